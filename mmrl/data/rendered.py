@@ -1,0 +1,84 @@
+"""What rendering a sample yields: token ids with the place of every medium, and the media's tensors.
+
+Shape letters: T prompt tokens, F stored frames, H/W pixels of a resized frame.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from mmrl.data.sample import MediaKind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MediaEntry:
+    """One medium, opened once: the uint8 frames every consumer reads, and what is known about them.
+
+    key: hash of content and recipe; equal keys mean equal tensors.
+    frames_F3HW: uint8 RGB after the resize, each source frame once (a still is F = 1; an odd clip is not padded here).
+    grid_thw: patches (t, h, w) after temporal padding; num_tokens = t * h * w / merge_size**2.
+    timestamps_s: presentation time of each stored frame in seconds (empty for an image).
+    frame_indices: index of each stored frame in the source's presentation order.
+    source_size: (width, height) in original pixels, after EXIF or display rotation.
+    source_fps, duration_s: of the source clip (None for an image).
+    sample_fps: frames per second after sampling (None for an image).
+
+    A 100 x 80 photo on a Qwen2.5-VL budget of 84 x 84 pixels: frames (1, 3, 56, 84), grid (1, 4, 6), 6 tokens.
+    """
+
+    key: str
+    kind: MediaKind
+    frames_F3HW: torch.Tensor
+    grid_thw: tuple[int, int, int]
+    num_tokens: int
+    source_size: tuple[int, int]
+    timestamps_s: tuple[float, ...] = ()
+    frame_indices: tuple[int, ...] = ()
+    source_fps: float | None = None
+    duration_s: float | None = None
+    sample_fps: float | None = None
+
+    @property
+    def model_size(self) -> tuple[int, int]:
+        """(width, height) of the pixels the model sees."""
+        return self.frames_F3HW.shape[3], self.frames_F3HW.shape[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """A run of placeholder tokens: ids[start : start + length] stand for tokens `first .. first + length` of a medium.
+
+    An image is one run. A Qwen3-VL clip is one run per temporal patch, each with its own `first`.
+    """
+
+    start: int
+    length: int
+    medium: int
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RenderedPrompt:
+    """A prompt as the model reads it.
+
+    prompt_ids_T: int64, every medium expanded to its tokens.
+    position_ids_3T: int64 (t, h, w) positions by the family's reference rule.
+    next_position: the position of the first completed token, on all three axes.
+    placeholders: in prompt order; `medium` indexes `media`.
+    engine_ids: the unexpanded form (one placeholder per medium), for engines that expand by themselves.
+    prompt_length of a completion turn continued with new media is simply longer; see render.extend.
+    """
+
+    sample_id: str
+    prompt_ids_T: torch.Tensor
+    position_ids_3T: torch.Tensor
+    next_position: int
+    placeholders: tuple[Placeholder, ...]
+    media: tuple[MediaEntry, ...]
+    engine_ids: tuple[int, ...]
+
+    @property
+    def num_vision_tokens(self) -> int:
+        return sum(p.length for p in self.placeholders)

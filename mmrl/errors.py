@@ -1,0 +1,67 @@
+"""Exceptions a user can meet. All derive from ValueError, so `except ValueError` at the edge catches every one.
+
+The command line prints them without a traceback. `assert` is kept for this program's own invariants.
+"""
+
+from __future__ import annotations
+
+
+class MmrlError(ValueError):
+    """Base of all errors that a user can cause and mend."""
+
+
+class ConfigError(MmrlError):
+    """A configuration that cannot run: unknown key, wrong type, contradiction. Names file, line and remedy."""
+
+
+class PluginError(MmrlError):
+    """A plug-in that cannot be found or has the wrong form. Lists the known names."""
+
+
+class DataError(MmrlError):
+    """A row that cannot become a Sample. The message starts with `file:line (id=...)`."""
+
+
+class MediaError(MmrlError):
+    """A picture or clip that cannot be opened as asked: path and reason."""
+
+    def __init__(self, path: object, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = str(path)
+        self.reason = reason
+
+
+class PromptTooLongError(MmrlError):
+    """A rendered prompt above the limit. The message gives tokens per medium and the largest budget that fits."""
+
+
+class CacheError(MmrlError):
+    """Something is wrong with a cache entry."""
+
+
+class CacheMissError(CacheError):
+    """No entry for (source, recipe) and `cache.on_miss` is `error`."""
+
+
+class CacheCorruptError(CacheError):
+    """An entry whose bytes do not match its checksum, or that is cut short."""
+
+
+class CacheRecipeError(CacheError):
+    """An entry stored under a key that its own recipe does not produce."""
+
+
+class EngineError(MmrlError):
+    """The rollout engine refused a request or died."""
+
+
+class RewardError(MmrlError):
+    """A reward cannot score as configured (unknown task, missing answer space, bad answer)."""
+
+
+class TooManySkippedError(MmrlError):
+    """More rows were skipped than `data.max_skipped_fraction` allows; skipped.jsonl lists them."""
+
+
+class CheckpointError(MmrlError):
+    """A checkpoint that cannot be read or does not fit this run."""

@@ -1,0 +1,77 @@
+"""Finding shipped files and plug-ins by name. One resolver each; no registration at import time.
+
+A plug-in has three spellings: `name` (shipped), `./file.py:function` (relative to the file that says it) and
+`package.module:function`. Worker processes are sent the spelling and resolve it themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from mmrl.errors import PluginError
+
+PACKAGE_DIR = Path(__file__).resolve().parent
+
+
+def shipped_dir(kind: str) -> Path:
+    """Folder of `rewards`, `datasets` or `configs`: beside the package in a checkout, inside it when installed."""
+    for folder in (PACKAGE_DIR.parent / kind, PACKAGE_DIR / "_shipped" / kind):
+        if folder.is_dir() and (
+            folder.parent != PACKAGE_DIR.parent or (PACKAGE_DIR.parent / "pyproject.toml").exists()
+        ):
+            return folder
+    raise PluginError(f"the shipped folder {kind!r} is missing from this installation; reinstall mmrl")
+
+
+def shipped_names(kind: str) -> tuple[str, ...]:
+    """Names of the shipped plug-ins of a kind: its .py files without suffix, sorted."""
+    return tuple(sorted(p.stem for p in shipped_dir(kind).glob("*.py")))
+
+
+@functools.cache
+def load_module(path: Path) -> ModuleType:
+    """Import one file by path, under a name that can collide with nothing. Cached by path."""
+    spec = importlib.util.spec_from_file_location(f"mmrl_plugin_{path.stem}_{abs(hash(path)):x}", path)
+    if spec is None or spec.loader is None:
+        raise PluginError(f"{path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def resolve_module(spelling: str, *, kind: str, relative_to: Path | None = None) -> tuple[ModuleType, str | None]:
+    """Module and function name (None for a shipped name) of a plug-in spelling.
+
+    Raises PluginError, with the known names, when there is no such plug-in.
+    """
+    target, _, function = spelling.partition(":")
+    if target.endswith(".py"):
+        path = Path(target) if Path(target).is_absolute() else (relative_to or Path.cwd()) / target
+        if not path.is_file():
+            raise PluginError(f"plug-in file {path} does not exist (written {spelling!r})")
+        return load_module(path.resolve()), function or None
+    if function:
+        try:
+            return importlib.import_module(target), function
+        except ImportError as error:
+            raise PluginError(f"plug-in module {target!r} cannot be imported: {error}") from error
+    path = shipped_dir(kind) / f"{target}.py"
+    if not path.is_file():
+        known = ", ".join(shipped_names(kind))
+        raise PluginError(f"unknown plug-in {spelling!r} in {kind}/; known: {known}")
+    return load_module(path), None
+
+
+def resolve_function(spelling: str, *, kind: str, default: str, relative_to: Path | None = None) -> Callable[..., Any]:
+    """The function a spelling names; a shipped name means the file's function called `default`."""
+    module, function = resolve_module(spelling, kind=kind, relative_to=relative_to)
+    found = getattr(module, function or default, None)
+    if not callable(found):
+        raise PluginError(f"plug-in {spelling!r}: no function {function or default!r} in {module.__file__}")
+    return found
