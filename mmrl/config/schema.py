@@ -88,7 +88,7 @@ class DataSection(Section):
     val: tuple[DatasetSection, ...] = ()
     mixture: Literal["concat", "weights", "shares"] = Field(
         "concat",
-        description="concat: every row once an epoch; weights: datasets drawn by weight; shares: fixed part of each batch",
+        description="concat: each row once an epoch; weights: drawn by weight; shares: fixed part of each batch",
     )
     shuffle: bool = True
     system_prompt: str | None = None
@@ -212,7 +212,7 @@ class LogSection(Section):
 
 
 class RunConfig(Section):
-    """Everything a run needs. `mmrl train FILE` reads it from YAML; resolved.yaml in the run folder repeats it whole."""
+    """Everything a run needs, read from YAML; resolved.yaml in the run folder repeats it whole."""
 
     name: str = "run"
     out_dir: str = "runs"
