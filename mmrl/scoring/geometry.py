@@ -1,0 +1,262 @@
+"""Coordinate spaces of boxes, points and times, the one conversion between them, and their overlaps. Pure.
+
+A place is declared by the dataset in one space and written by the model in another. The spaces:
+
+    original_px   pixels of the medium as stored, after EXIF or display rotation
+    model_px      pixels of the resized medium, the ones the model sees
+    0..N          share of width and height (boxes, points) or of the clip's duration (times), times N
+    seconds       seconds from the clip's start (times only)
+
+Boxes are `x1, y1, x2, y2` with continuous edges: a picture W pixels wide reaches from 0 to W, and a box has the area
+(x2 - x1) * (y2 - y1). A picture resized from 100 x 80 to 84 x 56 maps x by 84/100 and y by 56/80:
+
+>>> convert_box((50, 40, 100, 80), "original_px", "model_px", source_size=(100, 80), model_size=(84, 56))
+(42.0, 28.0, 84.0, 56.0)
+>>> convert_box((50, 40, 100, 80), "original_px", "0..1000", source_size=(100, 80), model_size=(84, 56))
+(500.0, 500.0, 1000.0, 1000.0)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mmrl.data.sample import GeometryKind, Sample
+from mmrl.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from mmrl.data.rendered import MediaEntry
+
+Size = tuple[int, int]
+Box = tuple[float, float, float, float]
+
+KNOWN_SPACES = "original_px, model_px, 0..1, 0..1000 (any 0..N with N > 0), seconds"
+_SHARE = re.compile(r"0\.\.(\d+(?:\.\d+)?)")
+_FRACTION_DECIMALS = 3
+_SECONDS_DECIMALS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A parsed space: `kind` is `original`, `model`, `share` or `seconds`; `scale` is the N of `0..N`, else 1."""
+
+    name: str
+    kind: str
+    scale: float = 1.0
+
+    @property
+    def decimals(self) -> int:
+        """Decimals a value is written with: none for pixels and for 0..N with N > 1."""
+        if self.kind == "seconds":
+            return _SECONDS_DECIMALS
+        return _FRACTION_DECIMALS if self.kind == "share" and self.scale <= 1 else 0
+
+
+_NAMED = {
+    "original_px": Space("original_px", "original"),
+    "model_px": Space("model_px", "model"),
+    "seconds": Space("seconds", "seconds"),
+}
+
+
+def parse_space(name: str) -> Space:
+    """The space of that name; ConfigError lists the known ones."""
+    if name in _NAMED:
+        return _NAMED[name]
+    match = _SHARE.fullmatch(name)
+    if match and float(match[1]) > 0:
+        return Space(name, "share", float(match[1]))
+    raise ConfigError(f"unknown coordinate space {name!r}; known: {KNOWN_SPACES}")
+
+
+def check_space(name: str, *, kind: GeometryKind) -> Space:
+    """The space, or ConfigError when this kind of geometry has no meaning in it (a box in seconds)."""
+    space = parse_space(name)
+    allowed = ("seconds", "share") if kind == "time" else ("original", "model", "share")
+    if space.kind not in allowed:
+        fit = "seconds, 0..N" if kind == "time" else "original_px, model_px, 0..N"
+        raise ConfigError(f"a {kind} cannot be in the space {name!r}; use one of {fit}")
+    return space
+
+
+def _extent(space: Space, *, source_size: Size, model_size: Size) -> tuple[float, float]:
+    if space.kind == "share":
+        return space.scale, space.scale
+    return source_size if space.kind == "original" else model_size
+
+
+def convert_point(
+    point: Sequence[float], source_space: str, target_space: str, *, source_size: Size, model_size: Size
+) -> tuple[float, float]:
+    """`x, y` in another space. Sizes are (width, height): `source_size` in original, `model_size` in model pixels.
+
+    Exact up to float rounding, invertible, not rounded to the target's grid (see `round_to_space`).
+    """
+    source = check_space(source_space, kind="point")
+    target = check_space(target_space, kind="point")
+    x, y = (float(v) for v in point)
+    if source == target:
+        return x, y
+    from_w, from_h = _extent(source, source_size=source_size, model_size=model_size)
+    to_w, to_h = _extent(target, source_size=source_size, model_size=model_size)
+    return x * to_w / from_w, y * to_h / from_h
+
+
+def convert_box(
+    box: Sequence[float], source_space: str, target_space: str, *, source_size: Size, model_size: Size
+) -> Box:
+    """`x1, y1, x2, y2` in another space; both corners as in `convert_point`."""
+    x1, y1, x2, y2 = box
+    upper = convert_point((x1, y1), source_space, target_space, source_size=source_size, model_size=model_size)
+    lower = convert_point((x2, y2), source_space, target_space, source_size=source_size, model_size=model_size)
+    return (*upper, *lower)
+
+
+def convert_time(
+    times: Sequence[float], source_space: str, target_space: str, *, duration_s: float
+) -> tuple[float, ...]:
+    """Times (a moment, a span, or more) of a clip that lasts `duration_s`, in another space.
+
+    >>> convert_time((3.0, 6.0), "seconds", "0..100", duration_s=12.0)
+    (25.0, 50.0)
+    """
+    source, target = check_space(source_space, kind="time"), check_space(target_space, kind="time")
+    if source == target:
+        return tuple(float(t) for t in times)
+    length_from = duration_s if source.kind == "seconds" else source.scale
+    length_to = duration_s if target.kind == "seconds" else target.scale
+    return tuple(t * length_to / length_from for t in times)
+
+
+def round_to_space(values: Sequence[float], space: str) -> tuple[float, ...]:
+    """Values as they are written in a space: integers in pixels and 0..N with N > 1; else 2 (seconds) or 3 decimals.
+
+    Halves go up, so that rounding does not depend on the parity of the neighbour.
+    """
+    decimals = parse_space(space).decimals
+    if decimals == 0:
+        return tuple(math.floor(v + 0.5) for v in values)
+    return tuple(round(v, decimals) for v in values)
+
+
+def format_geometry(values: Sequence[float], kind: GeometryKind) -> str:
+    """The text of a box, point or time whose values are already in the writer's space: numbers and single blanks.
+
+    >>> format_geometry((12, 30, 44, 60), "box"), format_geometry((1.5, 7.25), "time")
+    ('12 30 44 60', '1.5 7.25')
+    """
+    _check_count(values, kind=kind)
+    return " ".join(_shortest(v) for v in values)
+
+
+def _shortest(value: float) -> str:
+    text = f"{value:.{_FRACTION_DECIMALS}f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _check_count(values: Sequence[float], *, kind: GeometryKind) -> None:
+    counts = {"box": (4,), "point": (2,), "time": (1, 2)}[kind]
+    if len(values) not in counts:
+        raise ValueError(f"a {kind} has {' or '.join(map(str, counts))} numbers, not {len(values)}")
+
+
+def place(
+    values: Sequence[float], media_entry: MediaEntry, *, kind: GeometryKind, source_space: str, target_space: str
+) -> tuple[float, ...]:
+    """A box, point or time of this medium, converted and rounded to the grid of `target_space`.
+
+    The one way a place gets into the model's space, so an answer, a demonstration and a box inside a prompt agree.
+    Raises ValueError for a wrong count of numbers, ConfigError for a space that does not fit the kind.
+    """
+    _check_count(values, kind=kind)
+    if source_space == target_space:
+        check_space(source_space, kind=kind)
+        moved = tuple(float(v) for v in values)
+    elif kind == "time":
+        moved = convert_time(values, source_space, target_space, duration_s=_duration(media_entry))
+    else:
+        convert = convert_box if kind == "box" else convert_point
+        sizes = {"source_size": media_entry.source_size, "model_size": media_entry.model_size}
+        moved = convert(values, source_space, target_space, **sizes)
+    return round_to_space(moved, target_space)
+
+
+def _duration(media_entry: MediaEntry) -> float:
+    if not media_entry.duration_s:
+        raise ValueError("a time needs a clip with a duration; this medium has none")
+    return media_entry.duration_s
+
+
+def to_model_space(
+    sample: Sample, media_entry: MediaEntry, *, kind: GeometryKind, box_space: str | None, time_space: str | None
+) -> Sample:
+    """The sample with its answer, and its `demonstration` column where there is one, in the space the model writes.
+
+    kind: what the task's reward declares (`GEOMETRY`). media_entry: the medium the answer speaks about, resized.
+    box_space (boxes, points) and time_space (times): the model's. A flat list of numbers stays flat, a list of places
+    stays a list. The returned sample says the model's space in `answer_space`, so a second call changes nothing.
+    Raises ConfigError for a missing space and DataError, naming the sample, for values that are no such geometry.
+    """
+    target = time_space if kind == "time" else box_space
+    if sample.answer_space is None or target is None:
+        raise ConfigError(missing_space(kind, task=sample.task, answer=sample.answer_space, model=target))
+    spaces = {"source_space": sample.answer_space, "target_space": target}
+
+    def moved(values: Any, name: str) -> list[Any]:
+        try:
+            if values and all(isinstance(v, list | tuple) for v in values):
+                return [list(place(v, media_entry, kind=kind, **spaces)) for v in values]
+            return list(place(values, media_entry, kind=kind, **spaces))
+        except (ConfigError, DataError):
+            raise
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{sample.where}: {name} {values!r} is not a {kind}: {error}") from error
+
+    columns = dict(sample.columns)
+    if "demonstration" in columns:
+        columns["demonstration"] = moved(columns["demonstration"], "demonstration")
+    answer = moved(sample.answer, "answer")
+    return dataclasses.replace(sample, answer=answer, answer_space=target, columns=columns)
+
+
+def missing_space(kind: GeometryKind, *, task: str, answer: str | None, model: str | None) -> str:
+    """The message for a geometry task whose spaces are not all declared; it names the key to set."""
+    key = "model.time_space" if kind == "time" else "model.box_space"
+    missing = "the card's `answer_space`" if answer is None else f"`{key}` (the model family has no default)"
+    assert answer is None or model is None
+    return f"task {task!r} has a {kind} as its answer, so {missing} must be set to one of: {KNOWN_SPACES}"
+
+
+def box_iou(a: Sequence[float], b: Sequence[float]) -> float:
+    """Intersection over union of two xyxy boxes with continuous areas; 0 where either has no positive area.
+
+    >>> round(box_iou((10, 10, 60, 60), (20, 20, 70, 70)), 6)
+    0.470588
+    """
+    width = min(a[2], b[2]) - max(a[0], b[0])
+    height = min(a[3], b[3]) - max(a[1], b[1])
+    if width <= 0 or height <= 0 or min(_area(a), _area(b)) <= 0:
+        return 0.0
+    inter = width * height
+    return inter / (_area(a) + _area(b) - inter)
+
+
+def _area(box: Sequence[float]) -> float:
+    # A reversed box has no area, even when both sides are reversed and the product is positive.
+    return max(0.0, box[2] - box[0]) * max(0.0, box[3] - box[1])
+
+
+def temporal_iou(a: Sequence[float], b: Sequence[float]) -> float:
+    """Intersection over union of two spans (start, end); 0 where either is empty or reversed.
+
+    >>> round(temporal_iou((10, 20), (15, 25)), 4)
+    0.3333
+    """
+    inter = min(a[1], b[1]) - max(a[0], b[0])
+    if inter <= 0:
+        return 0.0
+    return inter / (max(a[1], b[1]) - min(a[0], b[0]))
