@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -60,13 +60,27 @@ class CardSection(Section):
         default_factory=dict,
         description="sample field -> column: prompt, answer, images, videos, task, id, system, modality, demonstration",
     )
-    image_placeholder: str = "<image>"
-    video_placeholder: str = "<video>"
+    optional: tuple[str, ...] = Field(
+        ("images", "videos", "task", "id", "system", "modality", "demonstration"),
+        description="sample fields whose column a row may lack; the others must be in every row",
+    )
+    placeholders: Literal["inline", "leading"] = Field(
+        "inline", description="inline: the user's text says where each medium goes; leading: all media come first"
+    )
+    image_placeholder: str | None = Field("<image>", description="text that stands for an image; None: no such text")
+    video_placeholder: str | None = Field("<video>", description="text that stands for a clip; None: no such text")
     geometry_placeholder: str | None = Field(None, description="text that stands for a box, point or time in a prompt")
-    geometry_column: str | None = None
+    geometry_column: str | None = Field(None, description="column with the numbers behind the geometry placeholders")
+    geometry_kind: Literal["box", "point", "time"] = "box"
     answer_space: str | None = Field(None, description="original_px, model_px, 0..N or seconds")
     task: str | None = Field(None, description="task of every row, where no column says it")
     modality: str | None = Field(None, description="budget class of every row; None: image or video by its media")
+
+    @model_serializer(mode="wrap")
+    def _keys_beside_a_preset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Beside a preset only the keys that were set are written: a written default would override the preset."""
+        values = handler(self)
+        return values if self.preset is None else {k: v for k, v in values.items() if k in self.model_fields_set}
 
 
 class DatasetSection(Section):
