@@ -1,0 +1,127 @@
+"""Log-probs of the loss tokens of a micro-batch, without ever holding its full-vocabulary logits.
+
+The decoder runs to its last hidden states; only the positions that predict a loss token pass the output head, `chunk`
+positions at a time, and the backward pass computes each chunk's logits anew.
+
+Shape letters: B packed rows, T packed tokens, L loss tokens, V vocabulary, D hidden size, K positions of a chunk.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from mmrl.algorithms.batch import MicroBatch
+from mmrl.models.encode import encode_media, gather_features
+
+
+class LogprobResult(NamedTuple):
+    """logprobs_L, entropy_L: float32, in nats, in the order of the micro-batch's loss tokens."""
+
+    logprobs_L: torch.Tensor
+    entropy_L: torch.Tensor | None
+
+
+class LogprobModule(torch.nn.Module):
+    """A model whose forward pass is `token_logprobs`.
+
+    Engines that hook into forward and backward (DeepSpeed's ZeRO) must see the vision tower, the decoder and the
+    output head in one forward call; wrapping the model in this module gives them that.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, micro: MicroBatch, processor: Any, **options: Any) -> LogprobResult:
+        return token_logprobs(self.model, micro, processor, **options)
+
+
+def token_logprobs(
+    model: Any,
+    micro: MicroBatch,
+    processor: Any,
+    *,
+    temperature: float,
+    banned_ids: tuple[int, ...],
+    chunk: int,
+    want_entropy: bool = False,
+) -> LogprobResult:
+    """Log-prob of every loss token under softmax(z / temperature) with the banned ids left out.
+
+        log p(y) = z_y / T - log sum over allowed v of exp(z_v / T)
+        entropy  = log sum exp(z / T) - sum p z / T
+
+    That is the distribution a sampler draws from while top-k, top-p and min-p are off. Sums are in float32 whatever
+    the model's type. Raises ValueError where a loss token is banned: no sampler can have drawn it.
+
+    Two tokens with logits (ln 3, 0) at T = 1: log-probs ln 0.75 and ln 0.25.
+    """
+    hidden_BTD = _hidden_states(model, micro, processor)
+    hidden_LD = hidden_BTD.flatten(0, 1)[micro.predict_L.to(hidden_BTD.device)]
+    target_L = micro.target_L.to(hidden_BTD.device)
+    banned_V = torch.tensor(banned_ids, dtype=torch.long, device=hidden_BTD.device)
+    _check_targets(target_L, banned_V)
+    logprobs, entropies = [], []
+    for hidden_KD, target_K in zip(hidden_LD.split(chunk), target_L.split(chunk), strict=True):
+        logprobs_K, entropy_K = checkpoint(
+            _chunk_logprobs,
+            *(model.lm_head, hidden_KD, target_K, banned_V, temperature, want_entropy),
+            use_reentrant=False,
+            preserve_rng_state=False,
+        )
+        logprobs.append(logprobs_K)
+        entropies.append(entropy_K)
+    return LogprobResult(torch.cat(logprobs), torch.cat(entropies) if want_entropy else None)
+
+
+def _hidden_states(model: Any, micro: MicroBatch, processor: Any) -> torch.Tensor:
+    """Last hidden states (B, T, D). Positions are always given: transformers' own rule for clips is another one."""
+    device = model.lm_head.weight.device
+    features = encode_media(model, micro.media, processor)
+    return model.model(
+        input_ids=micro.ids_BT.to(device),
+        position_ids=micro.positions_3BT.to(device),
+        attention_mask=_attention_mask(model, micro),
+        mm_encoder_outputs=gather_features(features, micro.media_order),
+        use_cache=False,
+    ).last_hidden_state
+
+
+def _attention_mask(model: Any, micro: MicroBatch) -> torch.Tensor | None:
+    """The tree mask as the attention implementation reads it: boolean for SDPA, added to the scores by eager."""
+    if micro.mask_B1TT is None:
+        return None
+    mask_B1TT = micro.mask_B1TT.to(model.lm_head.weight.device)
+    if model.config._attn_implementation == "sdpa":
+        return mask_B1TT
+    dtype = model.lm_head.weight.dtype
+    return torch.zeros(mask_B1TT.shape, dtype=dtype, device=mask_B1TT.device).masked_fill(
+        ~mask_B1TT, torch.finfo(dtype).min
+    )
+
+
+def _check_targets(target_L: torch.Tensor, banned_V: torch.Tensor) -> None:
+    banned = target_L[torch.isin(target_L, banned_V)]
+    if banned.numel():
+        raise ValueError(f"loss tokens {banned.unique().tolist()} are banned from generation; no policy can say them")
+
+
+def _chunk_logprobs(
+    head: torch.nn.Module,
+    hidden_KD: torch.Tensor,
+    target_K: torch.Tensor,
+    banned_V: torch.Tensor,
+    temperature: float,
+    want_entropy: bool,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    logits_KV = head(hidden_KD).float().div_(temperature)
+    # The lowest finite number, not -inf: its probability is 0 and so is its term of the entropy (0 x -inf is NaN).
+    logits_KV = logits_KV.index_fill_(-1, banned_V, torch.finfo(torch.float32).min)
+    normaliser_K = logits_KV.logsumexp(-1)
+    logprobs_K = logits_KV.gather(-1, target_K[:, None])[:, 0] - normaliser_K
+    if not want_entropy:
+        return logprobs_K, None
+    return logprobs_K, normaliser_K - (logits_KV.softmax(-1) * logits_KV).sum(-1)
