@@ -21,12 +21,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mmrl.data.sample import GeometryKind, Sample
 from mmrl.errors import ConfigError, DataError
+from mmrl.scoring.parse import extract_prediction, parse_geometry
 
 if TYPE_CHECKING:
     from mmrl.data.rendered import MediaEntry
@@ -197,30 +198,39 @@ def to_model_space(
     """The sample with its answer, and its `demonstration` column where there is one, in the space the model writes.
 
     kind: what the task's reward declares (`GEOMETRY`). media_entry: the medium the answer speaks about, resized.
-    box_space (boxes, points) and time_space (times): the model's. A flat list of numbers stays flat, a list of places
-    stays a list. The returned sample says the model's space in `answer_space`, so a second call changes nothing.
+    box_space (boxes, points) and time_space (times): the model's. Numbers stay a flat list, a list of places stays a
+    list; text that is one place becomes its numbers; demonstration text already in the model's space stays as it is.
+    The returned sample says the model's space in `answer_space`, so a second call changes nothing.
     Raises ConfigError for a missing space and DataError, naming the sample, for values that are no such geometry.
     """
-    target = time_space if kind == "time" else box_space
-    if sample.answer_space is None or target is None:
-        raise ConfigError(missing_space(kind, task=sample.task, answer=sample.answer_space, model=target))
-    spaces = {"source_space": sample.answer_space, "target_space": target}
+    source, target = sample.answer_space, time_space if kind == "time" else box_space
+    if source is None or target is None:
+        raise ConfigError(missing_space(kind, task=sample.task, answer=source, model=target))
 
-    def moved(values: Any, name: str) -> list[Any]:
-        try:
-            if values and all(isinstance(v, list | tuple) for v in values):
-                return [list(place(v, media_entry, kind=kind, **spaces)) for v in values]
-            return list(place(values, media_entry, kind=kind, **spaces))
-        except (ConfigError, DataError):
-            raise
-        except (TypeError, ValueError) as error:
-            raise DataError(f"{sample.where}: {name} {values!r} is not a {kind}: {error}") from error
+    def moved(values: Any) -> list[Any]:
+        if values and isinstance(values, list | tuple) and all(isinstance(v, list | tuple) for v in values):
+            return [moved(v) for v in values]
+        numbers = parse_geometry(values, kind=kind) if isinstance(values, str) else values
+        if numbers is None:
+            raise ValueError("its numbers cannot be read")
+        return list(place(numbers, media_entry, kind=kind, source_space=source, target_space=target))
 
     columns = dict(sample.columns)
-    if "demonstration" in columns:
-        columns["demonstration"] = moved(columns["demonstration"], "demonstration")
-    answer = moved(sample.answer, "answer")
+    shown = columns.get("demonstration")
+    if shown is not None and not (isinstance(shown, str) and source == target):
+        columns["demonstration"] = _named(moved, shown, f"{sample.where}: demonstration {shown!r} is not a {kind}")
+    gold = extract_prediction(sample.answer) if isinstance(sample.answer, str) else sample.answer
+    answer = _named(moved, gold, f"{sample.where}: answer {sample.answer!r} is not a {kind}")
     return dataclasses.replace(sample, answer=answer, answer_space=target, columns=columns)
+
+
+def _named(move: Callable[[Any], list[Any]], values: Any, message: str) -> list[Any]:
+    try:
+        return move(values)
+    except ConfigError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{message}: {error}") from error
 
 
 def missing_space(kind: GeometryKind, *, task: str, answer: str | None, model: str | None) -> str:

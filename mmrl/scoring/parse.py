@@ -18,6 +18,8 @@ import string
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
+from mmrl.data.sample import GeometryKind
+
 AnswerFormat = Literal["auto", "tag", "boxed", "plain"]
 FormatStyle = Literal["think_answer", "think_boxed", "answer", "boxed"]
 
@@ -311,6 +313,11 @@ def _bracketed(text: str, count: int) -> tuple[float, ...] | None:
     inner = _SEPARATOR.join([_NUMBER] * count)
     found = {_bare_numbers(m[0]) for m in re.finditer(rf"[\[(]\s*{inner}\s*[\])]", text)}
     return found.pop() if len(found) == 1 else None
+
+
+def parse_geometry(text: str, *, kind: GeometryKind) -> tuple[float, ...] | None:
+    """A box by `parse_values`, a point by `parse_values`, a time by `parse_span`."""
+    return parse_span(text) if kind == "time" else parse_values(text, count=4 if kind == "box" else 2)
 
 
 _UNIT = r"\s*(?:s|secs?|seconds?)\b"

@@ -138,6 +138,15 @@ def test_answer_and_demonstration_move_together_and_only_once():
     assert sample.columns["demonstration"] == [130, 70, 640, 350]
 
 
+def test_text_answers_are_read_and_text_demonstrations_are_never_half_converted():
+    once = moved(boxed("<answer>[128, 72, 640, 360]</answer>", demonstration="128 72 640 360"), entry())
+    assert once.answer == once.columns["demonstration"] == [28, 14, 140, 70]
+    told = boxed([28, 14, 140, 70], "model_px", demonstration="It is at 28 14 140 70.")
+    assert moved(told, entry()).columns["demonstration"] == "It is at 28 14 140 70."
+    with pytest.raises(DataError, match="demonstration 'Seen: 128 72 640 360' is not a box"):
+        moved(boxed([128, 72, 640, 360], demonstration="Seen: 128 72 640 360"), entry())
+
+
 def test_several_boxes_stay_a_list_of_boxes():
     two = moved(boxed([[0, 0, 640, 360], [640, 360, 1280, 720]]), entry(), box_space="0..1000")
     assert two.answer == [[0, 0, 500, 500], [500, 500, 1000, 1000]]

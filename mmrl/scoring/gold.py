@@ -1,0 +1,75 @@
+"""The dataset's answer as a reward needs it, or RewardError naming the sample. Pure.
+
+A dataset may wrap its answers as its completions are wrapped (`<answer>B</answer>`, `\\boxed{3}`); the wrapping is
+taken off. Nothing else is: an answer of the wrong type is an error of the data, never a score.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from mmrl.data.sample import GeometryKind, Sample
+from mmrl.errors import RewardError
+from mmrl.scoring.parse import extract_prediction, parse_geometry, parse_integers, parse_number
+
+
+def bad_answer(sample: Sample, *, wanted: str) -> RewardError:
+    """The error for an answer that is not what the reward needs: where, what it is, what was wanted."""
+    return RewardError(f"{sample.where}: the answer {sample.answer!r} is not {wanted}")
+
+
+def gold_text(sample: Sample) -> str:
+    """The answer as text; numbers in their shortest form. Raises RewardError for anything else, or when empty."""
+    answer = sample.answer
+    if isinstance(answer, int | float) and not isinstance(answer, bool):
+        return repr(answer)
+    text = extract_prediction(answer) if isinstance(answer, str) else None
+    if text is None:
+        raise bad_answer(sample, wanted="a text or a number")
+    return text
+
+
+def gold_texts(sample: Sample) -> tuple[str, ...]:
+    """The accepted answers: one text or number, or a list of them."""
+    if not isinstance(sample.answer, list | tuple):
+        return (gold_text(sample),)
+    texts = [str(a).strip() for a in sample.answer if isinstance(a, str | int | float) and str(a).strip()]
+    if not texts or len(texts) != len(sample.answer):
+        raise bad_answer(sample, wanted="a list of texts")
+    return tuple(texts)
+
+
+def gold_number(sample: Sample, *, percent: Literal["fraction", "ignore"] = "fraction") -> float:
+    """The answer as a finite number, read from text by the rules of `parse_number`."""
+    value = parse_number(gold_text(sample), percent=percent)
+    if value is None:
+        raise bad_answer(sample, wanted="one number")
+    return value
+
+
+def gold_integers(sample: Sample) -> tuple[int, ...]:
+    """The answer as a list of integers: a list, or text such as `3,1,2`."""
+    answer = sample.answer
+    if isinstance(answer, list | tuple):
+        answer = ",".join(str(v) for v in answer)
+    values = parse_integers(extract_prediction(answer) or "") if isinstance(answer, str) else None
+    if not values:
+        raise bad_answer(sample, wanted="a list of integers")
+    return values
+
+
+def gold_geometry(sample: Sample, *, kind: GeometryKind) -> tuple[float, ...]:
+    """The answer as a box with positive area, a point, or a span of positive length."""
+    answer = sample.answer
+    if isinstance(answer, list | tuple):
+        values = tuple(answer) if all(isinstance(v, int | float) and math.isfinite(v) for v in answer) else None
+    else:
+        values = parse_geometry(extract_prediction(answer) or "", kind=kind) if isinstance(answer, str) else None
+    count = 4 if kind == "box" else 2
+    half = count // 2
+    if values is None or len(values) != count:
+        raise bad_answer(sample, wanted=f"a {kind} of {count} numbers")
+    if kind != "point" and not all(low < high for low, high in zip(values[:half], values[half:], strict=True)):
+        raise bad_answer(sample, wanted=f"a {kind} with a positive extent")
+    return values

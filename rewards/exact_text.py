@@ -1,0 +1,42 @@
+"""Equality of texts after the normalisations asked for.
+
+Formula: 1 if the normalised prediction equals any normalised answer, else 0.
+Bounds: 0 or 1.
+Answer: the text itself; the dataset's answer is a text, a number, or a list of accepted ones.
+Space: none.
+Source: common practice. Minus signs and decimal points survive unless `punctuation` is dropped (Vero's normalisation
+always drops them, so there `-5` equals `5`).
+Example: answer `Blue`: `blue` 1, `blue.` 0, with punctuation=False 1, `light blue` 0.
+"""
+
+import string
+import unicodedata
+
+from mmrl.data.sample import Sample
+from mmrl.scoring.gold import gold_texts
+from mmrl.scoring.parse import AnswerFormat, extract_prediction
+
+_DROP = str.maketrans(dict.fromkeys(string.punctuation, " "))
+_ARTICLES = frozenset(("a", "an", "the"))
+
+
+def score(
+    completion: str,
+    sample: Sample,
+    *,
+    answer: AnswerFormat = "auto",
+    case: bool = False,
+    punctuation: bool = True,
+    articles: bool = True,
+) -> float:
+    """`case`, `punctuation`, `articles`: whether these count. Unicode (NFKC) and blanks are always normalised."""
+    prediction = extract_prediction(completion, answer=answer)
+
+    def normalised(text: str) -> str:
+        text = unicodedata.normalize("NFKC", text)
+        text = text if case else text.casefold()
+        words = (text if punctuation else text.translate(_DROP)).split()
+        return " ".join(w for w in words if articles or w.casefold() not in _ARTICLES)
+
+    golds = {normalised(gold) for gold in gold_texts(sample)}
+    return float(prediction is not None and normalised(prediction) in golds)

@@ -1,0 +1,19 @@
+"""Whether the completion has the asked form.
+
+Formula: 1 if the whole completion has the form, each part exactly once and not empty, else 0.
+Bounds: 0 or 1.
+Answer: `think_answer`: `<think>..</think> <answer>..</answer>`; `answer`; `think_boxed`; `boxed`. Any number of lines.
+Space: none.
+Source: the full match of the R1 family, made strict: repeated tags, text outside them and empty parts score 0.
+Example: `<think>a</think><answer>b</answer>` 1; the same twice 0; `<answer>b</answer>` 0 (style `answer`: 1).
+"""
+
+from mmrl.data.sample import Sample
+from mmrl.scoring.parse import FormatStyle, has_format
+
+
+def score(
+    completion: str, sample: Sample, *, style: FormatStyle = "think_answer", prefilled_think: bool = False
+) -> float:
+    """`prefilled_think`: the prompt ends with `<think>`, so completions start inside the thought."""
+    return float(has_format(completion, style=style, prefilled_think=prefilled_think))
