@@ -1,0 +1,151 @@
+"""Checkpoints: written whole or not at all, found again, pruned.
+
+A checkpoint is a folder `checkpoints/step-000120` with
+
+    model/            an ordinary model folder (from_pretrained loads it)
+    optimizer-0.pt    optimizer state of rank 0 (one file a rank), read back with weights_only
+    rng-0.json        random-number states of that rank
+    state.json        where the run stands: stage, step, loader position, hook state, scores, log sizes
+    COMPLETE          written last
+
+It is built under a temporary name, synced and renamed, so a folder with the marker is whole; anything else is
+ignored and cleared at the next save.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mmrl.errors import CheckpointError
+from mmrl.train import distributed
+
+MARKER = "COMPLETE"
+
+
+def checkpoint_name(step: int) -> str:
+    return f"step-{step:06d}"
+
+
+def find_checkpoints(folder: Path) -> list[Path]:
+    """Complete checkpoints of a run folder, oldest first. Half-written ones are not among them."""
+    return sorted(p.parent for p in (folder / "checkpoints").glob(f"step-*/{MARKER}"))
+
+
+def save_checkpoint(
+    folder: Path,
+    *,
+    step: int,
+    state: dict[str, Any],
+    optimizer_state: dict[str, Any],
+    save_model: Callable[[Path], None],
+) -> Path:
+    """Write `checkpoints/step-N` atomically and return its path. Every rank calls this.
+
+    save_model: writes the model folder; called on the main rank only.
+    """
+    final = folder / "checkpoints" / checkpoint_name(step)
+    building = final.with_name(f".building-{final.name}")
+    if distributed.is_main():
+        for stale in final.parent.glob(".building-*"):
+            shutil.rmtree(stale)
+        building.mkdir(parents=True)
+    distributed.barrier()
+    torch.save(optimizer_state, building / f"optimizer-{distributed.rank()}.pt")
+    _write_json(building / f"rng-{distributed.rank()}.json", random_state())
+    distributed.barrier()
+    if distributed.is_main():
+        save_model(building / "model")
+        _write_json(building / "state.json", state)
+        _seal(building, final)
+    distributed.barrier()
+    return final
+
+
+def prune_checkpoints(folder: Path, *, keep_last: int, best: str | None) -> None:
+    """Remove all but the last `keep_last` checkpoints and the best; point the links `latest` and `best` at them."""
+    complete = find_checkpoints(folder)
+    for old in complete[:-keep_last]:
+        if old.name != best:
+            shutil.rmtree(old)
+    _link(folder / "checkpoints" / "latest", complete[-1].name)
+    if best is not None:
+        _link(folder / "checkpoints" / "best", best)
+
+
+def load_state(checkpoint: Path) -> dict[str, Any]:
+    """state.json of a checkpoint; CheckpointError when the folder is not a complete checkpoint."""
+    if not (checkpoint / MARKER).is_file():
+        raise CheckpointError(f"{checkpoint}: not a complete checkpoint (no {MARKER} file); name an older one")
+    return json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+
+
+def load_optimizer_state(checkpoint: Path) -> dict[str, Any]:
+    """This rank's optimizer state. The file may hold tensors, plain values and DeepSpeed's data classes, never code."""
+    path = checkpoint / f"optimizer-{distributed.rank()}.pt"
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing: the checkpoint was written by fewer processes than run now")
+    with torch.serialization.safe_globals(distributed.optimizer_state_classes()):
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def restore_random_state(checkpoint: Path) -> None:
+    state = json.loads((checkpoint / f"rng-{distributed.rank()}.json").read_text(encoding="utf-8"))
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
+    torch.set_rng_state(torch.tensor(state["torch"], dtype=torch.uint8))
+    if torch.cuda.is_available() and state["cuda"]:
+        torch.cuda.set_rng_state(torch.tensor(state["cuda"], dtype=torch.uint8))
+
+
+def random_state() -> dict[str, Any]:
+    """The states of all generators of this process as JSON values."""
+    kind, keys, *rest = np.random.get_state()
+    return {
+        "python": random.getstate(),
+        "numpy": [kind, np.asarray(keys).tolist(), *rest],
+        "torch": torch.get_rng_state().tolist(),
+        "cuda": torch.cuda.get_rng_state().tolist() if torch.cuda.is_available() else [],
+    }
+
+
+def _seal(building: Path, final: Path) -> None:
+    """Sync everything, write the marker, rename. A checkpoint of the same step (a repeated save) is replaced."""
+    for path in building.rglob("*"):
+        _sync(path)
+    (building / MARKER).touch()
+    _sync(building)
+    if final.exists():
+        shutil.rmtree(final)
+    building.rename(final)
+    _sync(final.parent)
+
+
+def _link(link: Path, target: str) -> None:
+    """Make or move a symbolic link in one step."""
+    fresh = link.with_name(f".{link.name}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(link)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value), encoding="utf-8")

@@ -1,0 +1,191 @@
+"""The bookkeeping of a run: where it stands, metrics, validation, checkpoints, console. Keeps the loop one page."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mmrl.config.schema import StageSection
+from mmrl.data.sample import Sample
+from mmrl.train import distributed
+from mmrl.train.checkpoint import (
+    checkpoint_name,
+    load_optimizer_state,
+    load_state,
+    prune_checkpoints,
+    restore_random_state,
+    save_checkpoint,
+)
+from mmrl.train.console import TrainConsole, closing_lines, score_table
+from mmrl.train.metrics import MetricsLog, peak_memory_gib
+from mmrl.train.model_folder import save_policy_folder
+from mmrl.train.runtime import Runtime, stage_data
+from mmrl.train.schedule import reset_optimizer
+from mmrl.train.validate import validate
+
+
+@dataclass
+class Position:
+    """Where a run stands; what state.json of a checkpoint holds.
+
+    stage: index of the stage under way. stage_step: its finished steps. step: finished steps of the run.
+    validations: (label, step, metrics) so far. best: (score, checkpoint name) or None. seconds: per part of the run.
+    """
+
+    stage: int = 0
+    stage_step: int = 0
+    step: int = 0
+    policy_version: int = 0
+    validations: list[tuple[str, int, dict[str, float]]] = field(default_factory=list)
+    best: tuple[float, str] | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Journal:
+    """Everything around a step. `checkpoint` is the one to continue from, or None for a fresh run."""
+
+    def __init__(self, run: Runtime, *, checkpoint: Path | None, val: Sequence[Sequence[Sample]]) -> None:
+        self.run, self.config, self.checkpoint, self._val = run, run.config, checkpoint, val
+        self.console = TrainConsole(enabled=self.config.log.console and distributed.is_main())
+        self.metrics = MetricsLog(run.folder, tensorboard=self.config.log.tensorboard and distributed.is_main())
+        self._logs = (self.metrics.lines, run.rollouts_log, run.skipped)
+        self._stage_state: dict[str, Any] | None = None
+        self.position = Position()
+        self._restore(checkpoint)
+
+    def enter_stage(self, index: int, section: StageSection, stage: Any) -> int:
+        """Restore or reset what belongs to a stage, validate before its first step. Returns the step to start at."""
+        position = self.position
+        if self._stage_state is not None:
+            stage.load_state_dict(self._stage_state)
+            self._stage_state = None
+        else:
+            position.stage, position.stage_step = index, 0
+            reset_optimizer(self.run.trainer.optimizer)
+        validated = bool(position.validations) and position.validations[-1][1] == position.step
+        if not position.stage_step and self.config.validation.before_first and not validated:
+            self.validate(section, label=f"before {section.name}")
+        self.console.start_stage(section.name, done=position.stage_step, total=section.steps)
+        return position.stage_step
+
+    def leave_stage(self) -> None:
+        self.console.end_stage()
+
+    def record_step(self, section: StageSection, values: dict[str, float]) -> None:
+        """Write the metrics row of a step and move on."""
+        position = self.position
+        position.stage_step, position.step = position.stage_step + 1, position.step + 1
+        row = {**values, **self._machine_metrics(values)}
+        if distributed.is_main():
+            self.metrics.write(position.step, section.name, row)
+        self.console.step(position.stage_step, row)
+
+    def validation_due(self, section: StageSection) -> bool:
+        done, every = self.position.stage_step, self.config.validation.every
+        return done == section.steps or bool(every and done % every == 0)
+
+    def checkpoint_due(self, section: StageSection) -> bool:
+        """At the stage's end, every `checkpoint.every` steps, and whenever the watched score is the best so far."""
+        done, every = self.position.stage_step, self.config.checkpoint.every
+        return done == section.steps or bool(every and done % every == 0) or self._is_best()
+
+    def validate(self, section: StageSection, *, label: str | None = None) -> None:
+        """Score the held-out rows of the stage's data, if there are any."""
+        position, samples = self.position, self._val[self.position.stage]
+        if not samples:
+            return
+        with self.run.watch.time("validation"):
+            result = validate(self.run, samples, stage_data(self.config, section))
+        position.validations.append((label or f"{section.name} {position.stage_step}", position.step, result.metrics))
+        if distributed.is_main():
+            self.metrics.write(position.step, section.name, result.metrics)
+            for row in result.generations:
+                self.run.rollouts_log.write({"step": position.step, "split": "val", **row})
+        self.console.validation(position.step, result.metrics, result.generations)
+
+    def save(self, stage: Any, *, finished: bool) -> None:
+        """Write a checkpoint, note the best, prune the rest. A finished stage's checkpoint starts the next one."""
+        position = self.position
+        position.policy_version = self.run.policy_version
+        if self._is_best():
+            position.best = (self._watched_score(), checkpoint_name(position.step))
+        where = {"stage": position.stage + 1, "stage_step": 0} if finished else {}
+        state = {
+            "position": {**asdict(position), **where},
+            "stage_state": None if finished else stage.state_dict(),
+            "log_sizes": [log.size for log in self._logs],
+        }
+        self.checkpoint = save_checkpoint(
+            self.run.folder,
+            step=position.step,
+            state=state,
+            optimizer_state=self.run.trainer.optimizer.state_dict(),
+            save_model=lambda folder: save_policy_folder(self.run, folder),
+        )
+        if distributed.is_main():
+            best = position.best[1] if position.best else None
+            prune_checkpoints(self.run.folder, keep_last=self.config.checkpoint.keep_last, best=best)
+
+    def finish(self) -> None:
+        """The closing table."""
+        if self.position.validations:
+            self.console.print(score_table([(label, metrics) for label, _, metrics in self._milestones()]))
+        self.console.print(
+            closing_lines(
+                folder=self.run.folder,
+                checkpoint=self.checkpoint,
+                cache=self.run.cache.metrics(),
+                seconds=self.position.seconds,
+            )
+        )
+        self.metrics.close()
+
+    def _restore(self, checkpoint: Path | None) -> None:
+        """Continue from a checkpoint: position, optimizer, random states, and the logs cut back to it."""
+        if checkpoint is None:
+            sizes = [0] * len(self._logs)
+        else:
+            state = load_state(checkpoint)
+            self.position = Position(**state["position"])
+            self._stage_state, sizes = state["stage_state"], state["log_sizes"]
+            self.run.policy_version = self.position.policy_version
+            distributed.load_optimizer(self.run.trainer, load_optimizer_state(checkpoint))
+            restore_random_state(checkpoint)
+            self.console.print(f"continuing from {checkpoint} ({self.position.step} steps done)")
+        if distributed.is_main():
+            for log, size in zip(self._logs, sizes, strict=True):
+                log.cut(size)
+
+    def _milestones(self) -> list[tuple[str, int, dict[str, float]]]:
+        """The first validation and the last one of every stage, at most."""
+        by_stage: dict[str, tuple[str, int, dict[str, float]]] = {}
+        for entry in self.position.validations:
+            by_stage[entry[0].rsplit(" ", 1)[0] if not entry[0].startswith("before") else "start"] = entry
+        return list(by_stage.values())
+
+    def _watched_score(self) -> float:
+        """The score `checkpoint.best` names, if it was measured at this very step; else minus infinity."""
+        validations, key = self.position.validations, self.config.checkpoint.best
+        if key is None or not validations or validations[-1][1] != self.position.step:
+            return float("-inf")
+        return validations[-1][2].get(key, float("-inf"))
+
+    def _is_best(self) -> bool:
+        score, best = self._watched_score(), self.position.best
+        return score > (best[0] if best else float("-inf"))
+
+    def _machine_metrics(self, values: dict[str, float]) -> dict[str, float]:
+        """Numbers that depend on the machine: seconds per part, throughput, cache, memory."""
+        taken = self.run.watch.take()
+        totals = defaultdict(float, self.position.seconds)
+        for part, seconds in taken.items():
+            totals[part] += seconds
+        self.position.seconds = dict(totals)
+        machine = {f"perf/seconds_{part}": seconds for part, seconds in taken.items()}
+        if taken.get("step") and "tokens" in values:
+            machine["perf/tokens_per_second"] = values["tokens"] / taken["step"]
+        cache = {f"perf/cache_{key}": value for key, value in self.run.cache.metrics().items()}
+        return {**machine, **cache, **peak_memory_gib()}

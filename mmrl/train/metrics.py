@@ -1,0 +1,93 @@
+"""Metrics of a run: metrics.jsonl always, TensorBoard when asked, seconds per named part of a step.
+
+Keys are paths: `reward/quadrant`, `val/mean`, `loss/policy`. Everything under `perf/` depends on the machine; all
+other numbers are the same whenever the same run is repeated on one machine.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+MACHINE_PREFIX = "perf/"
+
+
+class Stopwatch:
+    """Seconds spent in named parts, summed until read."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def time(self, part: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[part] += time.perf_counter() - start
+
+    def take(self) -> dict[str, float]:
+        """The seconds per part since the last call."""
+        taken, self._seconds = dict(self._seconds), defaultdict(float)
+        return taken
+
+
+class JsonLines:
+    """An append-only JSONL file that can be cut back to a checkpoint."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch()
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+    def cut(self, size: int) -> None:
+        """Drop what was written after the file had `size` bytes."""
+        with self.path.open("r+b") as file:
+            file.truncate(size)
+
+
+class MetricsLog:
+    """Writes one row per step to metrics.jsonl and, when asked, to TensorBoard."""
+
+    def __init__(self, folder: Path, *, tensorboard: bool) -> None:
+        self.lines = JsonLines(folder / "metrics.jsonl")
+        self._board = _open_board(folder / "tensorboard") if tensorboard else None
+
+    def write(self, step: int, stage: str, values: Mapping[str, float]) -> None:
+        self.lines.write({"step": step, "stage": stage, **values})
+        if self._board is not None:
+            for key, value in values.items():
+                self._board.add_scalar(key, value, step)
+
+    def close(self) -> None:
+        if self._board is not None:
+            self._board.close()
+
+
+def peak_memory_gib() -> dict[str, float]:
+    """Highest memory use of this process so far, in GiB: host, and GPU where there is one."""
+    peaks = {"perf/peak_host_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}
+    if torch.cuda.is_available():
+        peaks["perf/peak_gpu_gib"] = torch.cuda.max_memory_allocated() / 2**30
+    return peaks
+
+
+def _open_board(folder: Path) -> Any:
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder))

@@ -1,0 +1,93 @@
+"""From prepared prompts to scored completions: the part that training and validation share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mmrl.config.schema import RolloutSection
+from mmrl.data.prepare import Prepared
+from mmrl.rollout.types import Group, Request, Sampling
+from mmrl.scoring.router import Scores
+from mmrl.train.runtime import Runtime, derive_seed
+
+
+@dataclass(frozen=True)
+class ScoredRollouts:
+    """Prompts with their completions and scores, in the order of the prompts.
+
+    scores.rewards[p][g] belongs to groups[p].completions[g] of prepared[p].
+    """
+
+    prepared: tuple[Prepared, ...]
+    groups: tuple[Group, ...]
+    scores: Scores
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(len(c.ids) for g in self.groups for c in g.completions)
+
+
+@dataclass(frozen=True)
+class RolloutSpec:
+    """How completions are drawn: n per prompt; seed parts make each request's seed."""
+
+    n: int
+    sampling: Sampling
+    seed: tuple[int | str, ...]
+    want_entropy: bool = False
+
+
+def sampling_of(section: RolloutSection, *, greedy: bool = False) -> Sampling:
+    """The sampler's settings as the configuration gives them."""
+    return Sampling(
+        temperature=section.temperature,
+        top_p=section.top_p,
+        top_k=section.top_k,
+        min_p=section.min_p,
+        max_new_tokens=section.max_new_tokens,
+        stop=section.stop,
+        greedy=greedy,
+    )
+
+
+def roll_out(run: Runtime, prepared: Sequence[Prepared], spec: RolloutSpec) -> ScoredRollouts:
+    """Generate n completions per prompt and score them."""
+    requests = [
+        Request(
+            request_id=str(index),
+            prompt=item.prompt,
+            n=spec.n,
+            sampling=spec.sampling,
+            seed=derive_seed(*spec.seed, item.sample.dataset, item.sample.sample_id, index),
+            want_entropy=spec.want_entropy,
+        )
+        for index, item in enumerate(prepared)
+    ]
+    with run.watch.time("rollout"):
+        groups = sorted(run.rollout.generate(requests), key=lambda group: int(group.request.request_id))
+    with run.watch.time("score"):
+        scores = run.router.score(
+            [(item.sample, [c.text for c in group.completions]) for item, group in zip(prepared, groups, strict=True)]
+        )
+    return ScoredRollouts(tuple(prepared), tuple(groups), scores)
+
+
+def rollout_rows(rolled: ScoredRollouts, *, limit: int) -> list[dict]:
+    """The first completion of up to `limit` prompts as JSON rows: what was asked, said and scored."""
+    rows = []
+    for index, (item, group) in enumerate(zip(rolled.prepared[:limit], rolled.groups, strict=False)):
+        completion = group.completions[0]
+        rows.append(
+            {
+                "sample_id": item.sample.sample_id,
+                "dataset": item.sample.dataset,
+                "task": item.sample.task,
+                "completion": completion.text,
+                "answer": item.sample.answer,
+                "finish_reason": completion.finish_reason,
+                "reward": rolled.scores.rewards[index][0],
+                "reward_breakdown": rolled.scores.breakdown_of(index, 0),
+            }
+        )
+    return rows

@@ -1,0 +1,76 @@
+"""Training: stage after stage, step after step, with validation and checkpoints. This page is the whole loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from mmrl.config.schema import RunConfig, StageSection
+from mmrl.train import distributed
+from mmrl.train.checkpoint import find_checkpoints
+from mmrl.train.grpo import GrpoStage
+from mmrl.train.journal import Journal
+from mmrl.train.run_folder import open_run_folder
+from mmrl.train.runtime import Runtime, open_runtime
+from mmrl.train.schedule import learning_rate, set_hyperparameters
+from mmrl.train.sft import SftStage
+from mmrl.train.signals import EXIT_TERMINATED, StopRequest, stop_on_sigterm
+from mmrl.train.stage_rows import train_loader, val_rows
+
+
+class Stage(Protocol):
+    """A kind of training. `step` trains on the next batch and returns metrics; the rest makes it resumable."""
+
+    def step(self, number: int) -> dict[str, float]: ...
+
+    def state_dict(self) -> dict: ...
+
+    def load_state_dict(self, state: dict) -> None: ...
+
+
+STAGES = {"sft": SftStage, "grpo": GrpoStage}
+
+
+def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False) -> int:
+    """Run all stages of a configuration. Returns the process's exit code.
+
+    With resume the newest complete checkpoint of the run folder is continued exactly; where there is none yet, the
+    run starts from the beginning. SIGTERM ends it after the step under way with a checkpoint and exit code 75.
+    """
+    folder, changes = open_run_folder(config, resume=resume, overwrite=overwrite)
+    found = find_checkpoints(folder) if resume else []
+    checkpoint = found[-1] if found else None
+    run = open_runtime(config, folder, model_path=checkpoint / "model" if checkpoint else Path(config.model.path))
+    try:
+        journal = Journal(run, checkpoint=checkpoint, val=[val_rows(run, section) for section in config.stages])
+        journal.console.changes(changes)
+        with stop_on_sigterm() as stop:
+            for index in range(journal.position.stage, len(config.stages)):
+                if not run_stage(run, journal, index, stop):
+                    return EXIT_TERMINATED
+        journal.finish()
+        return 0
+    finally:
+        run.close()
+        distributed.stop_processes()
+
+
+def run_stage(run: Runtime, journal: Journal, index: int, stop: StopRequest) -> bool:
+    """Train one stage to its end. False when a stop request ended it early."""
+    section: StageSection = run.config.stages[index]
+    stage: Stage = STAGES[section.kind](run, section, train_loader(run, section))
+    for number in range(journal.enter_stage(index, section, stage), section.steps):
+        lr = learning_rate(section, number)
+        set_hyperparameters(run.optimizer, lr=lr, weight_decay=section.weight_decay)
+        with run.watch.time("step"):
+            metrics = stage.step(number)
+        journal.record_step(section, {"lr": lr, **metrics})
+        if journal.validation_due(section):
+            journal.validate(section)
+        if journal.checkpoint_due(section) or stop:
+            journal.save(stage, finished=number + 1 == section.steps)
+        if stop:
+            journal.leave_stage()
+            return False
+    journal.leave_stage()
+    return True

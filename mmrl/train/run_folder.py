@@ -1,0 +1,84 @@
+"""The run folder: what a run leaves behind, and the checks before one is used again."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mmrl.config.load import config_differences, write_resolved
+from mmrl.config.schema import RunConfig
+from mmrl.data.templates import template_record
+from mmrl.errors import ConfigError
+
+_VERSIONED = ("mmrl", "torch", "torchvision", "transformers", "deepspeed", "av", "decord", "numpy", "safetensors")
+
+
+def open_run_folder(config: RunConfig, *, resume: bool, overwrite: bool = False) -> tuple[Path, list[str]]:
+    """Create or reopen `out_dir/name`. Returns the folder and, on resume, the keys that changed since it was written.
+
+    ConfigError when the folder is in use and neither resume nor overwrite was asked for.
+    """
+    folder = Path(config.out_dir) / config.name
+    resolved = folder / "resolved.yaml"
+    changes: list[str] = []
+    if resolved.is_file() and overwrite:
+        shutil.rmtree(folder)
+    elif resolved.is_file() and not resume:
+        raise ConfigError(
+            f"{folder} already holds a run; continue it with --resume, start over with --overwrite, "
+            "or give this one another name (name=...)"
+        )
+    elif resolved.is_file():
+        old = yaml.safe_load(resolved.read_text(encoding="utf-8"))
+        changes = config_differences(old, config.model_dump(mode="json"))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_resolved(config, resolved)
+    _write_json(folder / "templates.json", template_record(config))
+    _write_json(folder / "environment.json", environment())
+    return folder, changes
+
+
+def environment() -> dict[str, Any]:
+    """Versions, platform and the state of the source tree."""
+    return {
+        "versions": {name: _version(name) for name in _VERSIONED},
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "git": _git_state(Path(__file__).resolve().parent),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _git_state(folder: Path) -> dict[str, Any] | None:
+    """Commit and whether files differ from it; None outside a checkout."""
+    try:
+        commit = subprocess.run(
+            ["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        dirty = subprocess.run(
+            ["git", "-C", folder, "status", "--porcelain", "--untracked-files=no"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return {"commit": commit, "dirty": bool(dirty.strip())}
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,118 @@
+"""What all stages of a run share: model, engines, cache, router, logs. Built once, closed once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mmrl.config.schema import DataSection, RunConfig, StageSection
+from mmrl.data.cache import PixelCache
+from mmrl.data.decoder import MediaOpener
+from mmrl.data.prepare import Prepared, prepare
+from mmrl.data.sample import Sample
+from mmrl.data.skipped import SkippedLog
+from mmrl.models.families import FamilyProcessor
+from mmrl.models.load import load_policy
+from mmrl.models.logprobs import LogprobModule
+from mmrl.rollout.hf_engine import HfEngine
+from mmrl.rollout.types import Engine
+from mmrl.scoring.router import Router
+from mmrl.train import distributed
+from mmrl.train.metrics import JsonLines, Stopwatch
+from mmrl.train.schedule import build_optimizer
+from mmrl.train.step import LogprobSettings
+
+
+@dataclass
+class Runtime:
+    """The parts of a running job.
+
+    policy: the trained model. trainer: the DeepSpeed engine around it, whose forward pass is `token_logprobs`.
+    """
+
+    config: RunConfig
+    folder: Path
+    policy: torch.nn.Module
+    processor: FamilyProcessor
+    trainer: Any
+    optimizer: torch.optim.Optimizer
+    rollout: Engine
+    router: Router
+    cache: PixelCache
+    opener: MediaOpener
+    skipped: SkippedLog
+    rollouts_log: JsonLines
+    watch: Stopwatch = field(default_factory=Stopwatch)
+    policy_version: int = 0
+
+    def prepare(self, samples: Sequence[Sample], data: DataSection) -> list[Prepared]:
+        """Media from the cache, prompts rendered, answers in the model's space. Skipped samples are missing."""
+        with self.watch.time("media"):
+            return prepare(
+                samples,
+                cache=self.cache,
+                opener=self.opener,
+                processor=self.processor,
+                config=self.config,
+                data=data,
+                skipped=self.skipped,
+                geometry_kind=self.router.geometry_kind,
+            )
+
+    def logprob_settings(self, *, temperature: float) -> LogprobSettings:
+        return LogprobSettings(
+            processor=self.processor,
+            temperature=temperature,
+            banned_ids=self.rollout.banned_ids,
+            chunk=self.config.train.logprob_chunk,
+            micro_batch_tokens=self.config.train.micro_batch_tokens,
+        )
+
+    def sync_policy(self) -> None:
+        """Give the rollout engine the new weights."""
+        self.policy_version += 1
+        with self.watch.time("sync"):
+            self.rollout.sync_weights(self.policy.named_parameters(), self.policy_version)
+
+    def close(self) -> None:
+        self.rollout.close()
+        self.router.close()
+        self.opener.close()
+
+
+def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtime:
+    """Load the model from `model_path` (the base or a checkpoint) and start every part. The caller closes it."""
+    distributed.start_processes()
+    model, processor = load_policy(config.model.model_copy(update={"path": str(model_path)}))
+    model.to(distributed.device())
+    optimizer = build_optimizer(model, config.train)
+    trainer = distributed.build_engine(LogprobModule(model), optimizer, model_section=config.model, train=config.train)
+    return Runtime(
+        config=config,
+        folder=folder,
+        policy=model,
+        processor=processor,
+        trainer=trainer,
+        optimizer=optimizer,
+        rollout=HfEngine(model, processor, max_batch_tokens=config.rollout.max_batch_tokens),
+        router=Router(config.rewards),
+        cache=PixelCache(Path(config.cache.dir), on_miss=config.cache.on_miss, verify=config.cache.verify),
+        opener=MediaOpener(config.data.video, workers=config.data.decode_workers),
+        skipped=SkippedLog(folder / "skipped.jsonl", max_fraction=config.data.max_skipped_fraction),
+        rollouts_log=JsonLines(folder / "rollouts.jsonl"),
+    )
+
+
+def stage_data(config: RunConfig, stage: StageSection) -> DataSection:
+    return stage.data or config.data
+
+
+def derive_seed(*parts: int | str) -> int:
+    """A 63-bit seed that depends on every part and on nothing else, the same on every machine."""
+    digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1

@@ -1,0 +1,96 @@
+"""Supervised stage: imitate the demonstrations of the dataset, on the same data path as reinforcement learning.
+
+Shape letters: N sequences, C completion tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from mmrl.algorithms.batch import Row
+from mmrl.config.schema import StageSection
+from mmrl.data.loader import Loader
+from mmrl.data.prepare import Prepared
+from mmrl.data.sample import GeometryKind
+from mmrl.errors import DataError, TooManySkippedError
+from mmrl.models.packing import group_row
+from mmrl.scoring.geometry import format_geometry
+from mmrl.train import distributed
+from mmrl.train.runtime import Runtime, stage_data
+from mmrl.train.step import optimizer_step
+
+
+class SftStage:
+    """Token-mean cross-entropy over the target and the end token.
+
+    The target is the column `demonstration` where a row has one, else the answer; places are in the model's space.
+    """
+
+    def __init__(self, run: Runtime, section: StageSection, loader: Loader) -> None:
+        self.run, self.section, self.loader = run, section, loader
+
+    def step(self, number: int) -> dict[str, float]:
+        del number  # the loader knows where it is; nothing here depends on the step
+        prepared = next_prompts(self.run, self.section, self.loader)
+        targets = [self._target_ids(item) for item in prepared]
+        [global_tokens] = distributed.sum_over_ranks([sum(map(len, targets))])
+        rows = [group_row(p.prompt, [t], [n]) for n, (p, t) in enumerate(zip(prepared, targets, strict=True))]
+        with self.run.watch.time("update"):
+            stats = self._update(rows, longest=max(map(len, targets)), global_tokens=global_tokens)
+        self.run.sync_policy()
+        return {**stats, "tokens": global_tokens}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"loader": self.loader.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.loader.load_state_dict(state["loader"])
+
+    def _update(self, rows: Sequence[Row], *, longest: int, global_tokens: float) -> dict[str, float]:
+        def loss(policy_NC: torch.Tensor, sequences: torch.Tensor) -> tuple[torch.Tensor, dict[str, float]]:
+            del sequences  # cells off the target are 0, so the plain sum is the sum over target tokens
+            return -policy_NC.sum() / global_tokens, {}
+
+        settings = self.run.logprob_settings(temperature=1.0)
+        return optimizer_step(self.run.trainer, rows, loss, settings=settings, num_tokens=longest)
+
+    def _target_ids(self, item: Prepared) -> list[int]:
+        """Token ids of the target and the end token; the text is never parsed for special tokens."""
+        sample = item.sample
+        target = sample.columns.get("demonstration", sample.answer)
+        if target is None:
+            raise DataError(f"{sample.where}: neither a demonstration nor an answer to imitate")
+        text = target_text(target, kind=self.run.router.geometry_kind(sample.task))
+        return [*self.run.processor.encode_text(text), self.run.processor.eos_ids[0]]
+
+
+def target_text(target: Any, *, kind: GeometryKind | None) -> str:
+    """How a target is written: text as it is, a place as numbers and blanks, anything else as JSON.
+
+    >>> target_text("B", kind=None), target_text([3, 1, 6, 5], kind="box"), target_text(4, kind=None)
+    ('B', '3 1 6 5', '4')
+    """
+    if isinstance(target, str):
+        return target
+    if kind is not None:
+        return format_geometry(target, kind)
+    return json.dumps(target, ensure_ascii=False)
+
+
+def next_prompts(run: Runtime, section: StageSection, loader: Loader) -> list[Prepared]:
+    """This rank's share of the next `prompts_per_step` rows, prepared; skipped rows are replaced by following ones."""
+    share = len(range(distributed.rank(), section.prompts_per_step, distributed.world_size()))
+    prepared: list[Prepared] = []
+    drawn = 0
+    while len(prepared) < share:
+        if drawn > share + len(loader):
+            raise TooManySkippedError(f"stage {section.name!r}: a whole epoch gave only {len(prepared)} usable rows")
+        wanted = section.prompts_per_step - len(prepared) * distributed.world_size()
+        rows = loader.next(wanted)[distributed.rank() :: distributed.world_size()]
+        drawn += len(rows)
+        prepared += run.prepare(rows, stage_data(run.config, section))
+    return prepared[:share]

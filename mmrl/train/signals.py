@@ -1,0 +1,33 @@
+"""SIGTERM asks for a checkpoint and an orderly end; the step under way is finished first."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+EXIT_TERMINATED = 75  # sysexits' EX_TEMPFAIL: stopped on request, a checkpoint was written, run again with --resume
+
+
+class StopRequest:
+    """Truthy once SIGTERM has arrived."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def ask(self, *_: object) -> None:
+        self._asked = True
+
+    def __bool__(self) -> bool:
+        return self._asked
+
+
+@contextmanager
+def stop_on_sigterm() -> Iterator[StopRequest]:
+    """Within the block SIGTERM only sets the flag; afterwards the former handler is back."""
+    request = StopRequest()
+    former = signal.signal(signal.SIGTERM, request.ask)
+    try:
+        yield request
+    finally:
+        signal.signal(signal.SIGTERM, former)

@@ -1,0 +1,59 @@
+import pytest
+import torch
+
+from mmrl.config.schema import StageSection, TrainSection
+from mmrl.train.schedule import build_optimizer, learning_rate, reset_optimizer, set_hyperparameters
+
+
+def stage(**changes) -> StageSection:
+    return StageSection.model_validate(
+        {"name": "s", "kind": "sft", "steps": 5, "prompts_per_step": 1, "lr": 1.0, **changes}
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, [1.0, 1.0, 1.0, 1.0, 1.0]),
+        ({"lr_schedule": "linear"}, [1.0, 0.75, 0.5, 0.25, 0.0]),
+        ({"lr_schedule": "linear", "min_lr_ratio": 0.5}, [1.0, 0.875, 0.75, 0.625, 0.5]),
+        ({"lr_schedule": "cosine"}, [1.0, 0.853553, 0.5, 0.146447, 0.0]),
+        ({"warmup_steps": 3}, [0.25, 0.5, 0.75, 1.0, 1.0]),
+        ({"warmup_steps": 2, "lr_schedule": "linear"}, [1 / 3, 2 / 3, 1.0, 0.5, 0.0]),
+    ],
+)
+def test_learning_rate(changes, expected):
+    section = stage(**changes)
+    assert [learning_rate(section, step) for step in range(5)] == pytest.approx(expected, abs=1e-6)
+
+
+def test_one_step_stage_has_its_full_rate():
+    assert learning_rate(stage(steps=1, lr_schedule="cosine"), 0) == 1.0
+
+
+def test_weight_decay_leaves_biases_alone_and_frozen_parameters_are_not_trained():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+    model[0].weight.requires_grad_(False)
+    optimizer = build_optimizer(model, TrainSection())
+    set_hyperparameters(optimizer, lr=0.5, weight_decay=0.1)
+    shapes = [[tuple(p.shape) for p in group["params"]] for group in optimizer.param_groups]
+    assert shapes == [[(1, 3)], [(3,), (1,)]]
+    assert [(g["lr"], g["weight_decay"]) for g in optimizer.param_groups] == [(0.5, 0.1), (0.5, 0.0)]
+
+
+def test_reset_optimizer_makes_the_next_step_a_first_step():
+    model = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    optimizer = build_optimizer(model, TrainSection())
+    set_hyperparameters(optimizer, lr=0.1, weight_decay=0.0)
+
+    def step(gradient: float) -> float:
+        before = model.weight.item()
+        model.weight.grad = torch.tensor([[gradient]])
+        optimizer.step()
+        return before - model.weight.item()
+
+    step(5.0)
+    assert step(-1.0) > 0  # momentum of the large first gradient still wins
+    reset_optimizer(optimizer)
+    assert step(-1.0) == pytest.approx(-0.1, abs=1e-6)  # Adam's first step is lr in the gradient's direction
