@@ -1,0 +1,48 @@
+"""From stored uint8 frames to what the vision tower reads, bit for bit as the family's own processor does it.
+
+Shape letters: F stored frames, H/W pixels, N patches (t * h * w), X values of a patch: 3 channels x temporal_patch_size
+x patch_size x patch_size.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from mmrl.data.budget import VisionGeometry
+from mmrl.data.rendered import MediaEntry
+
+
+def pixel_values(entry: MediaEntry, geometry: VisionGeometry) -> torch.Tensor:
+    """The normalised patches of one medium: fp32 (N, X), on the device of its frames.
+
+    On a CPU bit-identical to the pixel_values of the processor (torchvision backend) given the same uint8 frames.
+    A 2-frame clip of 112 x 84 pixels, patches of 14: (1 * 6 * 8, 3 * 2 * 14 * 14) = (48, 1176).
+    """
+    return patchify(normalise(entry.frames_F3HW, geometry), geometry)
+
+
+def normalise(frames_F3HW: torch.Tensor, geometry: VisionGeometry) -> torch.Tensor:
+    """(x * rescale - mean) / std per channel in fp32, as (x - mean / rescale) / (std / rescale).
+
+    The processor folds the rescale into mean and std in this order; any other order differs in the last bit.
+    """
+    inverse = 1.0 / geometry.rescale_factor
+    mean, std = (
+        (torch.tensor(values, device=frames_F3HW.device) * inverse).view(3, 1, 1)
+        for values in (geometry.image_mean, geometry.image_std)
+    )
+    return frames_F3HW.to(torch.float32).sub(mean).div_(std)
+
+
+def patchify(frames_F3HW: torch.Tensor, geometry: VisionGeometry) -> torch.Tensor:
+    """Frames cut into patches (N, X); the patches of one merged token follow each other.
+
+    The last frame is repeated until the temporal patch is full: a still becomes temporal_patch_size equal frames.
+    """
+    unit, patch, merge = geometry.temporal_patch_size, geometry.patch_size, geometry.merge_size
+    num_frames, channels, height, width = frames_F3HW.shape
+    patches_t = -(-num_frames // unit)
+    filled = frames_F3HW[torch.arange(patches_t * unit, device=frames_F3HW.device).clamp(max=num_frames - 1)]
+    tokens_h, tokens_w = height // (patch * merge), width // (patch * merge)
+    cut = filled.view(patches_t, unit, channels, tokens_h, merge, patch, tokens_w, merge, patch)
+    return cut.permute(0, 3, 6, 4, 7, 2, 1, 5, 8).reshape(-1, channels * unit * patch * patch)
