@@ -1,0 +1,83 @@
+"""Opening a picture: whatever the file holds becomes upright uint8 RGB, or a MediaError that says why not.
+
+Nothing is guessed or repaired: a file that ends early fails (Pillow's LOAD_TRUNCATED_IMAGES stays off), and pixels
+whose range is unknown (float, 32-bit) are refused.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from mmrl.data.source import check_file, first_bytes, media_errors
+from mmrl.errors import MediaError
+
+MAX_SOURCE_PIXELS = 178_956_970
+"""Pixels of the largest picture that is opened (about 13,400 x 13,400): twice Pillow's warning level."""
+
+_WHITE = (255, 255, 255)
+_NO_RANGE = {"F": "float pixels", "I": "32-bit integer pixels"}
+
+
+def open_image(source: Path | str | np.ndarray) -> np.ndarray:
+    """uint8 RGB (H, W, 3) of a picture file (PNG, JPEG, WebP, TIFF, GIF, ...) or of an array, upright.
+
+    EXIF orientation is applied; alpha and palette transparency are composited on white; 16-bit gray is scaled to 8
+    bits (v * 255 / 65535, rounded); gray, palette, CMYK and others become RGB; of several pages or frames the first.
+    An array is (H, W, 3) uint8, or gray (H, W) uint8 or uint16; the last axis is always the channel, so (1, 1000, 3)
+    is a picture one pixel high. Raises MediaError with the path and the reason.
+    """
+    if isinstance(source, np.ndarray):
+        return rgb_from_array(source)
+    path = Path(source)
+    check_file(path)
+    with media_errors(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # below the limit, so allowed
+        return _open_file(path)
+
+
+def _open_file(path: Path) -> np.ndarray:
+    try:
+        with Image.open(path) as image:
+            if image.width * image.height > MAX_SOURCE_PIXELS:
+                raise MediaError(path, f"{image.width}x{image.height} pixels, above the limit of {MAX_SOURCE_PIXELS}")
+            image.load()
+            return _to_rgb(ImageOps.exif_transpose(image), path)
+    except UnidentifiedImageError as error:
+        raise MediaError(path, f"not a picture; it starts with {first_bytes(path)}") from error
+    except Image.DecompressionBombError as error:
+        raise MediaError(path, f"above the limit of {MAX_SOURCE_PIXELS} pixels ({error})") from error
+
+
+def _to_rgb(image: Image.Image, path: Path) -> np.ndarray:
+    if image.mode in _NO_RANGE:
+        raise MediaError(path, f"{_NO_RANGE[image.mode]} have no defined black and white; convert the file to 8 bits")
+    if image.mode.startswith("I;16"):
+        return rgb_from_array(np.asarray(image).astype(np.uint16))
+    if image.has_transparency_data:
+        return on_white(image.convert("RGBA"))
+    return np.asarray(image.convert("RGB"))
+
+
+def on_white(rgba: Image.Image) -> np.ndarray:
+    """uint8 RGB (H, W, 3) of an RGBA picture seen against white."""
+    white = Image.new("RGB", rgba.size, _WHITE)
+    white.paste(rgba, mask=rgba.getchannel("A"))
+    return np.asarray(white)
+
+
+def rgb_from_array(array: np.ndarray) -> np.ndarray:
+    """uint8 RGB (H, W, 3) of an array in memory; see `open_image` for what is accepted."""
+    if array.ndim == 2 and array.dtype == np.uint16:
+        array = ((array.astype(np.uint32) * 255 + 32767) // 65535).astype(np.uint8)
+    if array.ndim == 2 and array.dtype == np.uint8:
+        array = np.repeat(array[:, :, None], 3, axis=2)
+    if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or 0 in array.shape:
+        raise MediaError(
+            f"image in memory, shape {array.shape}, {array.dtype}",
+            "expected uint8 (H, W, 3) with the channels last, or gray (H, W) in uint8 or uint16",
+        )
+    return array

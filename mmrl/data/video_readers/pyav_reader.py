@@ -1,0 +1,254 @@
+"""Reading clips with PyAV. Also the probe of all readers: times come from packets, so nothing is decoded for them.
+
+Wanted frames are decoded group by group: seek to the keyframe before them when that skips enough, else decode on.
+On the way to a wanted frame, pictures that no other picture refers to are skipped in codecs where that is certain.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+from av.error import FFmpegError, InvalidDataError
+from av.stream import Discard
+from PIL import Image
+
+from mmrl.data.image import on_white
+from mmrl.data.video import ClipInfo, mean_rate, not_a_clip
+from mmrl.errors import MediaError
+
+SEEK_GAIN = 6
+"""Frames a seek must save: it costs a flush, and the frames in the decoder's pipe are lost."""
+
+FALLBACK_FPS = 25.0
+"""Rate of a clip that states none; also what FFmpeg assumes for raw streams."""
+
+_SKIP_IS_EXACT = frozenset({"h264", "mpeg4", "mpeg2video", "mpeg1video"})
+"""Codecs whose 'non-reference' mark is absolute. In HEVC it holds within one temporal layer only."""
+
+
+def version() -> str:
+    return av.__version__
+
+
+def open_clip(path: Path) -> PyavClip:
+    return PyavClip(path)
+
+
+def probe(path: Path) -> ClipInfo:
+    """Timeline, size and rotation of a clip, for the readers that cannot tell them."""
+    clip = PyavClip(path)
+    clip.close()
+    return clip.info
+
+
+_ALPHA_FORMATS = frozenset({"bgra", "rgba", "argb", "abgr", "pal8", "yuva420p", "yuva444p", "ya8", "rgba64le", "gbrap"})
+"""Pixel formats with transparency, seen against white as pictures are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Timeline:
+    """Frames in presentation order, in stream ticks.
+
+    keyframes: (index, tick to seek to) of each entry point. start: tick of the first packet.
+    missing: frames promised but not held. hidden: frames held but not to be shown.
+    """
+
+    ticks: tuple[int, ...]
+    keyframes: tuple[tuple[int, int], ...]
+    start: int
+    missing: int
+    hidden: int = 0
+    synthetic: bool = False
+
+
+class PyavClip:
+    """See mmrl.data.video.Clip."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._open()
+        try:
+            self._timeline = self._read_timeline()
+            self.info = self._describe()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._container.close()
+
+    def frames(self, indices: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
+        """See mmrl.data.video.Clip.frames."""
+        missing = set(indices)
+        runs = self._runs(sorted(missing))
+        for entry, wanted in runs:
+            for index, frame in self._decode_run(entry, wanted):
+                missing.discard(index)
+                yield index, self._rgb(frame)
+        if missing and any(entry > 0 for entry, _ in runs):
+            # Some streams mark entry points from which nothing useful decodes; from the start everything does.
+            for index, frame in self._decode_run(0, sorted(missing)):
+                yield index, self._rgb(frame)
+
+    def _open(self) -> None:
+        try:
+            # Only local files: a playlist that poses as a clip may not open others over the network.
+            self._container = av.open(str(self._path), options={"protocol_whitelist": "file"})
+        except InvalidDataError as error:
+            raise not_a_clip(self._path, "no readable container (not a video, or cut before its index)") from error
+        self._stream: Any = self._container.streams.best("video")
+        if self._stream is None:
+            self.close()
+            raise MediaError(self._path, "holds no video stream")
+        for other in self._container.streams:
+            if other.index != self._stream.index:
+                other.discard = Discard.all
+        # One thread: clips are decoded side by side in processes, and threads would cost more CPU time in total.
+        self._stream.codec_context.thread_count = 1
+
+    def _rewind(self, tick: int) -> None:
+        """Go to the entry point at a tick; streams that cannot seek are opened again."""
+        try:
+            self._container.seek(tick, stream=self._stream, backward=True)
+        except FFmpegError:
+            self.close()
+            self._open()
+
+    def _read_timeline(self) -> _Timeline:
+        rows, hidden, cut = _scan_packets(self._container, self._stream)
+        if not rows:
+            raise MediaError(self._path, "its video stream holds no frames")
+        if any(pts is None for pts, _, _ in rows):
+            return self._count_frames(len(rows))
+        ticks = sorted({pts for pts, _, _ in rows})
+        index_of = {tick: index for index, tick in enumerate(ticks)}
+        mov = "mov" in self._container.format.name
+        # The index of MOV and MP4 is sorted by decoding time, that of the others by presentation time.
+        entries = {index_of[pts]: dts if mov and dts is not None else pts for pts, dts, is_key in rows if is_key}
+        start = min(tick for pts, dts, _ in rows[:1] for tick in (pts, dts) if tick is not None)
+        keyframes = tuple(sorted({**entries, 0: start}.items()))
+        promised = self._stream.frames if mov else 0
+        missing = max(promised - hidden - len(rows), int(cut))
+        return _Timeline(tuple(ticks), keyframes, start, missing, hidden)
+
+    def _count_frames(self, num_packets: int) -> _Timeline:
+        """The timeline of a stream without times: its frames, counted by decoding, one after the other."""
+        self._rewind(0)
+        sound = [is_sound for _, is_sound in _decode(self._container, self._stream)]
+        count = sum(sound)
+        broken = not all(sound) or not count
+        missing = max(num_packets - count, 1) if broken else 0
+        return _Timeline(tuple(range(count)), ((0, 0),), 0, missing, synthetic=True)
+
+    def _describe(self) -> ClipInfo:
+        line, stream = self._timeline, self._stream
+        first = self._first_frame()
+        declared = float(stream.average_rate or stream.base_rate or FALLBACK_FPS)
+        tick_s = 1.0 / declared if line.synthetic else float(stream.time_base)
+        times_s = tuple((tick - line.ticks[0]) * tick_s for tick in line.ticks)
+        rotation = round(first.rotation / 90) * 90 % 360
+        size = (first.height, first.width) if rotation in (90, 270) else (first.width, first.height)
+        return ClipInfo(
+            timestamps_s=times_s,
+            start_s=line.ticks[0] * tick_s,
+            size=size,
+            rotation=rotation,
+            codec=stream.codec_context.codec.canonical_name,
+            fps=mean_rate(times_s, declared),
+            missing_frames=line.missing,
+            synthetic_times=line.synthetic,
+            edit_list=line.hidden > 0,
+        )
+
+    def _first_frame(self) -> av.VideoFrame:
+        self._rewind(self._timeline.start)
+        for frame, is_sound in _decode(self._container, self._stream):
+            if is_sound:
+                return frame
+        raise MediaError(self._path, "none of its frames decodes")
+
+    def _runs(self, wanted: Sequence[int]) -> list[tuple[int, list[int]]]:
+        """Split sorted wanted frames into runs: (place in keyframes to enter at, frames decoded from there on)."""
+        runs: list[tuple[int, list[int]]] = []
+        keyframes = [index for index, _ in self._timeline.keyframes]
+        for index in wanted:
+            entry = bisect.bisect_right(keyframes, index) - 1
+            if runs and keyframes[entry] - runs[-1][1][-1] < SEEK_GAIN:
+                runs[-1][1].append(index)
+            else:
+                runs.append((entry, [index]))
+        return runs
+
+    def _decode_run(self, entry: int, wanted: Sequence[int]) -> Iterator[tuple[int, av.VideoFrame]]:
+        self._rewind(self._timeline.keyframes[entry][1])
+        if self._timeline.synthetic:
+            for index, (frame, is_sound) in enumerate(_decode(self._container, self._stream)):
+                if is_sound and index in wanted:
+                    yield index, frame
+            return
+        index_of = {self._timeline.ticks[index]: index for index in wanted}
+        for frame, is_sound in _decode(self._container, self._stream, until=frozenset(index_of)):
+            if is_sound and frame.pts in index_of:
+                yield index_of[frame.pts], frame
+
+    def _rgb(self, frame: av.VideoFrame) -> np.ndarray:
+        if frame.format.name in _ALPHA_FORMATS:
+            rgb = on_white(Image.fromarray(frame.to_ndarray(format="rgba")))
+        else:
+            rgb = frame.to_ndarray(format="rgb24")
+        return np.rot90(rgb, self.info.rotation // 90)
+
+
+def _scan_packets(container: Any, stream: Any) -> tuple[list[tuple[Any, Any, bool]], int, bool]:
+    """(pts, dts, is keyframe) of every packet to be shown, the number of hidden ones, and whether reading failed."""
+    rows, hidden = [], 0
+    try:
+        for packet in container.demux(stream):
+            if packet.size and packet.is_discard:
+                hidden += 1
+            elif packet.size:
+                rows.append((packet.pts, packet.dts, packet.is_keyframe))
+    except FFmpegError:
+        return rows, hidden, True
+    return rows, hidden, False
+
+
+def _packets(container: Any, stream: Any) -> Iterator[Any]:
+    """Packets up to where the file is readable; the empty last one makes the decoder give what it still holds."""
+    try:
+        yield from container.demux(stream)
+    except FFmpegError:
+        return
+
+
+def _decode(
+    container: Any, stream: Any, *, until: frozenset[int] | None = None
+) -> Iterator[tuple[av.VideoFrame, bool]]:
+    """Frames from the current position on, each with whether it is sound; stops once the ticks `until` are decoded.
+
+    After a packet that does not decode, frames up to the next keyframe are built on what is missing: FFmpeg conceals
+    that without a mark, so they count as unsound here.
+    """
+    context = stream.codec_context
+    skips = until is not None and context.name in _SKIP_IS_EXACT
+    left, unsound, broken = set(until or ()), set(), False
+    for packet in _packets(container, stream):
+        context.skip_frame = "NONREF" if skips and packet.pts not in left else "DEFAULT"
+        broken = broken and not packet.is_keyframe
+        try:
+            frames = packet.decode()
+        except FFmpegError:
+            frames, broken = [], True
+        if broken:
+            unsound.add(packet.pts)
+        yield from ((frame, frame.pts not in unsound and not frame.is_corrupt) for frame in frames)
+        left.discard(packet.pts)
+        if until and not left:
+            yield from ((frame, frame.pts not in unsound and not frame.is_corrupt) for frame in context.decode(None))
+            return
