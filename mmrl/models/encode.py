@@ -17,6 +17,7 @@ import torch
 from mmrl.data.pixels import pixel_values
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import MediaKind
+from mmrl.models.families import FamilyProcessor
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class MediumFeatures:
     deepstack: tuple[torch.Tensor, ...]
 
 
-def encode_media(model: Any, media: Sequence[MediaEntry], processor: Any) -> list[MediumFeatures]:
+def encode_media(model: Any, media: Sequence[MediaEntry], processor: FamilyProcessor) -> list[MediumFeatures]:
     """Features of every entry, in order. All images go through the tower together, and so do all clips."""
     features: dict[int, MediumFeatures] = {}
     for kind in ("image", "video"):
@@ -56,7 +57,9 @@ def gather_features(features: Sequence[MediumFeatures], order: Sequence[tuple[in
     return outputs or None
 
 
-def _encode_kind(model: Any, kind: str, entries: Sequence[MediaEntry], processor: Any) -> list[MediumFeatures]:
+def _encode_kind(
+    model: Any, kind: str, entries: Sequence[MediaEntry], processor: FamilyProcessor
+) -> list[MediumFeatures]:
     base = model.model
     device = next(base.visual.parameters()).device
     pixels_NX = torch.cat([pixel_values(entry, processor.geometry) for entry in entries]).to(device)
@@ -79,5 +82,5 @@ def _encoder_output(runs: Sequence[tuple[MediumFeatures, slice]]) -> Any:
     levels = len(runs[0][0].deepstack)
     if not levels:
         return BaseModelOutputWithPooling(pooler_output=tokens)
-    deepstack = [tuple(medium.deepstack[level][part] for medium, part in runs) for level in range(levels)]
+    deepstack: Any = [tuple(medium.deepstack[level][part] for medium, part in runs) for level in range(levels)]
     return BaseModelOutputWithDeepstackFeatures(pooler_output=tokens, deepstack_features=deepstack)

@@ -14,7 +14,9 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from mmrl.algorithms.batch import MicroBatch
+from mmrl.models.decoder import DecoderInputs, run_decoder
 from mmrl.models.encode import encode_media, gather_features
+from mmrl.models.families import FamilyProcessor
 
 
 class LogprobResult(NamedTuple):
@@ -35,14 +37,14 @@ class LogprobModule(torch.nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, micro: MicroBatch, processor: Any, **options: Any) -> LogprobResult:
+    def forward(self, micro: MicroBatch, processor: FamilyProcessor, **options: Any) -> LogprobResult:
         return token_logprobs(self.model, micro, processor, **options)
 
 
 def token_logprobs(
     model: Any,
     micro: MicroBatch,
-    processor: Any,
+    processor: FamilyProcessor,
     *,
     temperature: float,
     banned_ids: tuple[int, ...],
@@ -77,30 +79,16 @@ def token_logprobs(
     return LogprobResult(torch.cat(logprobs), torch.cat(entropies) if want_entropy else None)
 
 
-def _hidden_states(model: Any, micro: MicroBatch, processor: Any) -> torch.Tensor:
-    """Last hidden states (B, T, D). Positions are always given: transformers' own rule for clips is another one."""
-    device = model.lm_head.weight.device
+def _hidden_states(model: Any, micro: MicroBatch, processor: FamilyProcessor) -> torch.Tensor:
+    """Last hidden states (B, T, D)."""
     features = encode_media(model, micro.media, processor)
-    return model.model(
-        input_ids=micro.ids_BT.to(device),
-        position_ids=micro.positions_3BT.to(device),
-        attention_mask=_attention_mask(model, micro),
-        mm_encoder_outputs=gather_features(features, micro.media_order),
-        use_cache=False,
-    ).last_hidden_state
-
-
-def _attention_mask(model: Any, micro: MicroBatch) -> torch.Tensor | None:
-    """The tree mask as the attention implementation reads it: boolean for SDPA, added to the scores by eager."""
-    if micro.mask_B1TT is None:
-        return None
-    mask_B1TT = micro.mask_B1TT.to(model.lm_head.weight.device)
-    if model.config._attn_implementation == "sdpa":
-        return mask_B1TT
-    dtype = model.lm_head.weight.dtype
-    return torch.zeros(mask_B1TT.shape, dtype=dtype, device=mask_B1TT.device).masked_fill(
-        ~mask_B1TT, torch.finfo(dtype).min
+    inputs = DecoderInputs(
+        ids_BT=micro.ids_BT,
+        positions_3BT=micro.positions_3BT,
+        mask_B1TK=micro.mask_B1TT,
+        encoder_outputs=gather_features(features, micro.media_order),
     )
+    return run_decoder(model, inputs).last_hidden_state
 
 
 def _check_targets(target_L: torch.Tensor, banned_V: torch.Tensor) -> None:

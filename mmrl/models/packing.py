@@ -9,12 +9,12 @@ Shape letters: B packed rows, T packed tokens, S segments of a row, L loss token
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 
 from mmrl.algorithms.batch import MicroBatch, Row, Segment
 from mmrl.data.rendered import MediaEntry, RenderedPrompt
+from mmrl.models.families import FamilyProcessor
 
 
 def group_row(prompt: RenderedPrompt, completions: Sequence[Sequence[int]], sequences: Sequence[int]) -> Row:
@@ -74,7 +74,7 @@ def plan_micro_batches(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
     return batches
 
 
-def pack(rows: Sequence[Row], processor: Any) -> MicroBatch:
+def pack(rows: Sequence[Row], processor: FamilyProcessor) -> MicroBatch:
     """Tensors of one micro-batch: rows padded on the right with `processor.pad_token_id`."""
     length = max(row.num_tokens for row in rows)
     ids_BT = torch.full((len(rows), length), processor.pad_token_id)
