@@ -20,7 +20,12 @@ PACKAGE_DIR = Path(__file__).resolve().parent
 
 
 def shipped_dir(kind: str) -> Path:
-    """Folder of `rewards`, `datasets` or `configs`: beside the package in a checkout, inside it when installed."""
+    """Folder of `rewards`, `datasets` or `configs`: beside the package in a checkout, inside it when installed.
+
+    The plug-ins of kind `algorithms` are part of the package: `mmrl/algorithms/plugins`.
+    """
+    if kind == "algorithms":
+        return PACKAGE_DIR / "algorithms" / "plugins"
     for folder in (PACKAGE_DIR.parent / kind, PACKAGE_DIR / "_shipped" / kind):
         if folder.is_dir() and (
             folder.parent != PACKAGE_DIR.parent or (PACKAGE_DIR.parent / "pyproject.toml").exists()
@@ -45,8 +50,8 @@ def load_module(path: Path) -> ModuleType:
     return module
 
 
-def resolve_module(spelling: str, *, kind: str, relative_to: Path | None = None) -> tuple[ModuleType, str | None]:
-    """Module and function name (None for a shipped name) of a plug-in spelling.
+def find_plugin(spelling: str, *, kind: str, relative_to: Path | None = None) -> Path | str:
+    """Where a spelling leads, without running it: the path of a file, or the name of an importable module.
 
     Raises PluginError, with the known names, when there is no such plug-in.
     """
@@ -55,17 +60,35 @@ def resolve_module(spelling: str, *, kind: str, relative_to: Path | None = None)
         path = Path(target) if Path(target).is_absolute() else (relative_to or Path.cwd()) / target
         if not path.is_file():
             raise PluginError(f"plug-in file {path} does not exist (written {spelling!r})")
-        return load_module(path.resolve()), function or None
+        return path.resolve()
     if function:
         try:
-            return importlib.import_module(target), function
-        except ImportError as error:
-            raise PluginError(f"plug-in module {target!r} cannot be imported: {error}") from error
+            found = importlib.util.find_spec(target)
+        except (ImportError, ValueError):
+            found = None
+        if found is None:
+            raise PluginError(f"plug-in module {target!r} is not installed (written {spelling!r})")
+        return target
     path = shipped_dir(kind) / f"{target}.py"
     if not path.is_file():
-        known = ", ".join(shipped_names(kind))
+        known = ", ".join(shipped_names(kind)) or "none"
         raise PluginError(f"unknown plug-in {spelling!r} in {kind}/; known: {known}")
-    return load_module(path), None
+    return path
+
+
+def resolve_module(spelling: str, *, kind: str, relative_to: Path | None = None) -> tuple[ModuleType, str | None]:
+    """Module and function name (None for a shipped name) of a plug-in spelling.
+
+    Raises PluginError, with the known names, when there is no such plug-in or its module cannot be imported.
+    """
+    function = spelling.partition(":")[2] or None
+    found = find_plugin(spelling, kind=kind, relative_to=relative_to)
+    if isinstance(found, Path):
+        return load_module(found), function
+    try:
+        return importlib.import_module(found), function
+    except ImportError as error:
+        raise PluginError(f"plug-in module {found!r} cannot be imported: {error}") from error
 
 
 def resolve_function(spelling: str, *, kind: str, default: str, relative_to: Path | None = None) -> Callable[..., Any]:

@@ -20,7 +20,13 @@ NonNegativeFloat = Annotated[float, Field(ge=0.0)]
 class Section(BaseModel):
     """Base of all sections: frozen, no unknown keys, no silent conversion of types."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=False,
+        validate_default=True,
+        ser_json_inf_nan="constants",  # resolved.yaml must not turn an infinite option into null
+    )
 
 
 class BudgetClass(Section):

@@ -1,0 +1,173 @@
+"""The `mmrl` command. Bodies import what they need when they run, so that `mmrl --help` answers at once.
+
+Exit codes: 0 done, 1 a problem in what was checked, 2 an error of the user's (one `error:` line, no traceback),
+130 interrupted. `mmrl train` adds the codes of mmrl.train.run.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from mmrl import __version__
+from mmrl.errors import MmrlError
+
+app = typer.Typer(
+    help="Reinforcement-learning fine-tuning of vision-language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+cache_app = typer.Typer(help="Look at and tidy the pixel cache.", no_args_is_help=True)
+app.add_typer(cache_app, name="cache")
+
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="e.g. rollout.group_size=4 stages.0.steps=10")
+]
+CacheDir = Annotated[Path, typer.Option("--dir", help="cache folder")]
+DEFAULT_CACHE = Path(".mmrl_cache")
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        typer.echo(f"mmrl {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def train(
+    config: Config,
+    overrides: Overrides = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete a run of this name first.")] = False,
+) -> None:
+    """Fine-tune a model as CONFIG says."""
+    if resume and overwrite:
+        raise typer.BadParameter("--resume continues a run and --overwrite deletes it; give one of them")
+    from mmrl.config.load import load_config
+
+    loaded = load_config(config, overrides or ())
+    from mmrl.train.run import train as run_training
+
+    raise typer.Exit(run_training(loaded, resume=resume, overwrite=overwrite))
+
+
+@app.command()
+def preprocess(
+    config: Config,
+    overrides: Overrides = None,
+    rehash: Annotated[bool, typer.Option("--rehash", help="Hash every source file again.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Decoder processes; default: data.decode_workers.")] = None,
+) -> None:
+    """Open every picture and clip of CONFIG once and store its pixels in the cache."""
+    from mmrl.config.load import load_config
+
+    loaded = load_config(config, overrides or ())
+    from mmrl.data.preprocess import preprocess as run_preprocess
+
+    raise typer.Exit(run_preprocess(loaded, rehash=rehash, workers=workers))
+
+
+@app.command()
+def check(
+    config: Config,
+    overrides: Overrides = None,
+    media: Annotated[Literal["all", "sample", "none"], typer.Option(help="Which media to open.")] = "sample",
+) -> None:
+    """Validate CONFIG, read every row, open media, and print prompt and vision token counts."""
+    from mmrl.config.load import load_config
+
+    loaded = load_config(config, overrides or ())
+    from mmrl.data.check import check as run_check
+
+    raise typer.Exit(run_check(loaded, media=media))
+
+
+@app.command()
+def score(
+    file: Annotated[Path, typer.Argument(help="JSONL with completion, answer, task and any other column")],
+    config: Annotated[Path | None, typer.Option(help="Take the rewards from this run's YAML.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write the scored rows; default: standard output.")] = None,
+) -> None:
+    """Run the rewards on stored completions."""
+    from mmrl.scoring.score_file import score_file
+
+    raise typer.Exit(score_file(file, config=config, out=out))
+
+
+@cache_app.command("ls")
+def cache_ls(directory: CacheDir = DEFAULT_CACHE) -> None:
+    """List the entries: source, recipe, size."""
+    from mmrl.data.cache_cli import ls
+
+    raise typer.Exit(ls(directory))
+
+
+@cache_app.command("verify")
+def cache_verify(directory: CacheDir = DEFAULT_CACHE) -> None:
+    """Check the checksum and recipe of every entry."""
+    from mmrl.data.cache_cli import verify
+
+    raise typer.Exit(verify(directory))
+
+
+@cache_app.command("prune")
+def cache_prune(
+    size: Annotated[str, typer.Argument(help="Size to shrink to, e.g. 20GB; entries unused longest go first.")],
+    directory: CacheDir = DEFAULT_CACHE,
+) -> None:
+    """Delete entries until the cache is no larger than SIZE."""
+    from mmrl.data.cache_cli import prune
+
+    raise typer.Exit(prune(directory, size=size))
+
+
+@cache_app.command("explain")
+def cache_explain(
+    source: Annotated[Path, typer.Argument(help="A picture or clip.")],
+    config: Annotated[Path, typer.Option(help="YAML file of the run that misses it.")],
+    directory: CacheDir = DEFAULT_CACHE,
+) -> None:
+    """Say why SOURCE misses: the recipe it would need beside the recipes it is stored under."""
+    from mmrl.config.load import load_config
+
+    loaded = load_config(config)
+    from mmrl.data.cache_cli import explain
+
+    raise typer.Exit(explain(directory, source=source, config=loaded))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the `mmrl` script; always ends by SystemExit with the command's exit code."""
+    try:
+        require_platform()
+        app(args=arguments, prog_name="mmrl")
+    except MmrlError as error:
+        print_error(str(error))
+        sys.exit(2)
+
+
+def require_platform(
+    system: str = sys.platform, machine: str = platform.machine(), python: tuple[int, ...] = sys.version_info[:2]
+) -> None:
+    """Raise MmrlError, naming what is missing, unless this is Linux x86_64 with Python 3.11 or 3.12."""
+    missing = []
+    if system != "linux" or machine != "x86_64":
+        missing.append(f"Linux on x86_64 (this is {system} on {machine})")
+    if python[:2] not in ((3, 11), (3, 12)):
+        missing.append(f"Python 3.11 or 3.12 (this is {'.'.join(map(str, python))})")
+    if missing:
+        raise MmrlError(f"mmrl needs {' and '.join(missing)}")
+
+
+def print_error(message: str) -> None:
+    """`error: ...` on standard error, red on a terminal; each further line is an error of its own."""
+    for line in message.splitlines():
+        typer.secho(f"error: {line}", fg=typer.colors.RED, err=True)

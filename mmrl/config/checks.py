@@ -1,0 +1,225 @@
+"""Contradictions between keys. Each check yields problems; all are collected, each names the keys and the remedy.
+
+A key is located by its dotted name: the line that wrote it, else the nearest section above it that was written.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES
+from mmrl.config.schema import BudgetClass, DataSection, RunConfig
+from mmrl.config.tree import Node
+from mmrl.errors import PluginError
+from mmrl.plugins import find_plugin
+
+Problems = Iterator[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A config and the tree it was read from."""
+
+    config: RunConfig
+    tree: Node
+
+    def at(self, key: str, fact: str) -> str:
+        """One message: where `key` was written, and the fact with its remedy."""
+        loc = [int(part) if part.isdecimal() else part for part in key.split(".")]
+        return f"{self.tree.at(loc).origin}: {fact}"
+
+    def data_sections(self) -> Iterator[tuple[str, DataSection]]:
+        yield "data", self.config.data
+        for i, stage in enumerate(self.config.stages):
+            if stage.data is not None:
+                yield f"stages.{i}.data", stage.data
+
+    @property
+    def has_grpo(self) -> bool:
+        return any(stage.kind == "grpo" for stage in self.config.stages)
+
+
+def check_config(config: RunConfig, tree: Node) -> list[str]:
+    """All contradictions of a valid config, in the order of CHECKS; empty when it can run."""
+    located = Located(config, tree)
+    return [problem for check in CHECKS for problem in check(located)]
+
+
+def check_budgets(run: Located) -> Problems:
+    yield from _budget_problems(run, "budgets", run.config.budgets)
+    for prefix, data in run.data_sections():
+        for split in ("train", "val"):
+            for i, dataset in enumerate(getattr(data, split)):
+                yield from _budget_problems(run, f"{prefix}.{split}.{i}.budgets", dataset.budgets)
+
+
+def _budget_problems(run: Located, prefix: str, budgets: dict[str, BudgetClass]) -> Problems:
+    for name, budget in budgets.items():
+        pairs = [("min_pixels", "max_pixels"), ("min_frames", "max_frames"), ("min_pixels", "total_pixels")]
+        for low, high in pairs:
+            small, large = getattr(budget, low), getattr(budget, high)
+            if large is not None and small > large:
+                keys = f"'{prefix}.{name}.{low}' ({small}) is above '{prefix}.{name}.{high}' ({large})"
+                yield run.at(f"{prefix}.{name}.{low}", f"{keys}; lower the first or raise the second")
+
+
+def check_datasets(run: Located) -> Problems:
+    for prefix, data in run.data_sections():
+        if data.mixture != "concat" and not data.train:
+            fact = f"'{prefix}.mixture' is {data.mixture!r} but '{prefix}.train' is empty"
+            yield run.at(f"{prefix}.mixture", f"{fact}; add datasets or remove the mixture")
+        for split in ("train", "val"):
+            names = [d.name or Path(d.path).stem for d in getattr(data, split)]
+            for name in _repeated(names):
+                where = f"{prefix}.{split}.{len(names) - 1 - names[::-1].index(name)}"
+                fact = f"two datasets of '{prefix}.{split}' are called {name!r}"
+                yield run.at(where, f"{fact}; give one of them another '{where}.name'")
+
+
+def check_templates(run: Located) -> Problems:
+    for prefix, data in run.data_sections():
+        yield from _template_problems(run, prefix, data)
+        for split in ("train", "val"):
+            for i, dataset in enumerate(getattr(data, split)):
+                yield from _template_problems(run, f"{prefix}.{split}.{i}", dataset)
+
+
+def _template_problems(run: Located, prefix: str, section: object) -> Problems:
+    templates = {"user_template": getattr(section, "user_template", None)}
+    templates |= {f"task_templates.{task}": text for task, text in getattr(section, "task_templates", {}).items()}
+    for key, text in templates.items():
+        if text is not None and "{prompt}" not in text:
+            fact = f"'{prefix}.{key}' does not contain {{prompt}}, so every question would be lost"
+            yield run.at(f"{prefix}.{key}", f"{fact}; write {{prompt}} where the question belongs")
+
+
+def check_stages(run: Located) -> Problems:
+    for name in _repeated([stage.name for stage in run.config.stages]):
+        last = max(i for i, stage in enumerate(run.config.stages) if stage.name == name)
+        yield run.at(f"stages.{last}.name", f"two stages of 'stages' are called {name!r}; rename 'stages.{last}.name'")
+    for i, stage in enumerate(run.config.stages):
+        key = f"stages.{i}"
+        if stage.warmup_steps > stage.steps:
+            fact = f"'{key}.warmup_steps' ({stage.warmup_steps}) is above '{key}.steps' ({stage.steps})"
+            yield run.at(f"{key}.warmup_steps", f"{fact}; the rate would never be reached, lower warmup_steps")
+        if not (stage.data or run.config.data).train:
+            fact = f"stage {stage.name!r} has no data: neither '{key}.data.train' nor 'data.train' lists a dataset"
+            yield run.at(key, f"{fact}; add one")
+
+
+def check_grpo_stages(run: Located) -> Problems:
+    updates, tasks = run.config.algorithm.updates_per_batch, run.config.rewards.tasks
+    for i, stage in enumerate(run.config.stages):
+        key = f"stages.{i}"
+        if stage.kind != "grpo":
+            continue
+        if not tasks:
+            fact = f"'{key}.kind' is grpo but 'rewards.tasks' is empty"
+            yield run.at(f"{key}.kind", f"{fact}; list the reward parts of each task")
+        if updates > stage.prompts_per_step:
+            fact = f"'algorithm.updates_per_batch' ({updates}) is above '{key}.prompts_per_step'"
+            remedy = "an update needs at least one whole group; lower the first or raise the second"
+            yield run.at("algorithm.updates_per_batch", f"{fact} ({stage.prompts_per_step}); {remedy}")
+        for task in stage.tasks if tasks else ():
+            if task not in tasks:
+                near = difflib.get_close_matches(task, tasks, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(tasks)}"
+                yield run.at(f"{key}.tasks", f"'{key}.tasks' names {task!r}, which 'rewards.tasks' lacks; {hint}")
+
+
+def check_rollout(run: Located) -> Problems:
+    rollout, advantage = run.config.rollout, run.config.algorithm.advantage
+    if rollout.top_p == 0:
+        yield run.at("rollout.top_p", "'rollout.top_p' is 0, which keeps no token; 1 switches the filter off")
+    if rollout.max_new_tokens >= rollout.max_batch_tokens:
+        fact = f"'rollout.max_new_tokens' ({rollout.max_new_tokens}) does not fit 'rollout.max_batch_tokens'"
+        remedy = "which counts prompt and completion together; raise it"
+        yield run.at("rollout.max_new_tokens", f"{fact} ({rollout.max_batch_tokens}), {remedy}")
+    is_relative = advantage in ADVANTAGES and ADVANTAGES[advantage].group_relative
+    if run.has_grpo and rollout.group_size == 1 and is_relative:
+        fact = f"'rollout.group_size' is 1 but 'algorithm.advantage' {advantage!r} compares completions of a group"
+        yield run.at("rollout.group_size", f"{fact}, so every advantage would be 0; set group_size to 2 or more")
+
+
+def check_clipping(run: Located) -> Problems:
+    algorithm = run.config.algorithm
+    if algorithm.dual_clip is not None and algorithm.dual_clip <= 1:
+        fact = f"'algorithm.dual_clip' is {algorithm.dual_clip}, which clips the ratio 1 of unchanged tokens"
+        yield run.at("algorithm.dual_clip", f"{fact}; use a value above 1 (3 is usual) or null")
+    if algorithm.clip_low == 0 and algorithm.clip_high == 0:
+        fact = "'algorithm.clip_low' and 'algorithm.clip_high' are both 0, so no token could move"
+        yield run.at("algorithm.clip_low", f"{fact}; 0.2 and 0.28 are usual")
+
+
+def check_aggregation(run: Located) -> Problems:
+    algorithm, limit = run.config.algorithm, run.config.rollout.max_new_tokens
+    if algorithm.aggregation_length is not None and not algorithm.aggregation.endswith("-norm"):
+        fact = f"'algorithm.aggregation_length' is set but 'algorithm.aggregation' is {algorithm.aggregation!r}"
+        yield run.at(
+            "algorithm.aggregation_length", f"{fact}; only the -norm modes use it, remove it or change the mode"
+        )
+    if algorithm.overlong_buffer > limit:
+        fact = f"'algorithm.overlong_buffer' ({algorithm.overlong_buffer}) is above 'rollout.max_new_tokens' ({limit})"
+        yield run.at("algorithm.overlong_buffer", f"{fact}; the buffer is the last part of a completion, lower it")
+    loss = POLICY_LOSSES.get(algorithm.policy_loss)
+    if loss and loss.sequence_level and algorithm.aggregation != "seq-mean-token-mean":
+        fact = f"'algorithm.policy_loss' {algorithm.policy_loss!r} has one ratio per sequence, but"
+        fact += f" 'algorithm.aggregation' is {algorithm.aggregation!r}, which weights sequences by length"
+        yield run.at("algorithm.aggregation", f"{fact}; set it to seq-mean-token-mean")
+
+
+def check_plugins(run: Located) -> Problems:
+    algorithm = run.config.algorithm
+    yield from _builtin_problems(run, "algorithm.advantage", algorithm.advantage, ADVANTAGES)
+    yield from _builtin_problems(run, "algorithm.policy_loss", algorithm.policy_loss, POLICY_LOSSES)
+    for i, spelling in enumerate(algorithm.plugins):
+        yield from _plugin_problems(run, f"algorithm.plugins.{i}", spelling, kind="algorithms")
+    for task, parts in run.config.rewards.tasks.items():
+        for i, part in enumerate(parts):
+            yield from _plugin_problems(run, f"rewards.tasks.{task}.{i}.reward", part.reward, kind="rewards")
+
+
+def _builtin_problems(run: Located, key: str, name: str, table: object) -> Problems:
+    if isinstance(table, dict) and name not in table:
+        if ":" in name or name.endswith(".py"):
+            yield from _plugin_problems(run, key, name, kind="algorithms")
+        else:
+            near = difflib.get_close_matches(name, table, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "use one of these or ./file.py:function"
+            yield run.at(key, f"key {key!r}: {name!r} is unknown (known: {', '.join(table)}); {hint}")
+
+
+def _plugin_problems(run: Located, key: str, spelling: str, *, kind: str) -> Problems:
+    try:
+        find_plugin(spelling, kind=kind)
+    except PluginError as error:
+        yield run.at(key, f"key {key!r}: {error}")
+
+
+def check_best(run: Located) -> Problems:
+    best = run.config.checkpoint.best
+    if best is not None and not any(data.val for _, data in run.data_sections()):
+        fact = f"'checkpoint.best' is {best!r} but 'data.val' is empty, so there is no score to rank checkpoints by"
+        yield run.at("checkpoint.best", f"{fact}; add validation data or set checkpoint.best to null")
+
+
+def _repeated(names: list[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+CHECKS: tuple[Callable[[Located], Problems], ...] = (
+    check_budgets,
+    check_datasets,
+    check_templates,
+    check_stages,
+    check_grpo_stages,
+    check_rollout,
+    check_clipping,
+    check_aggregation,
+    check_plugins,
+    check_best,
+)

@@ -1,0 +1,264 @@
+"""From a YAML file, the files it is based on and overrides to a frozen RunConfig, or to errors with file and line.
+
+    base: ../base/image.yaml        # a file or a list of files, relative to this one; later ones win
+    rollout: {group_size: 8}
+
+Mappings merge key by key, lists replace. Relative paths (model, data, cards, plug-in files) start from the file that
+writes them, those of an override from the current folder; the loaded config holds them absolute. `out_dir` and
+`cache.dir` are the two exceptions: they stay relative to the folder the command runs in.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from mmrl.config.checks import check_config
+from mmrl.config.schema import RunConfig
+from mmrl.config.tree import CoreDumper, Key, Loc, Node, apply_override, as_node, dotted, merge, read_yaml, shown
+from mmrl.errors import ConfigError
+
+MAX_ERRORS = 20
+
+_DATA_PATHS = tuple((split, "*", key) for split in ("train", "val") for key in ("path", "root"))
+_PATHS: tuple[Loc, ...] = (
+    ("model", "path"),
+    *(("data", *tail) for tail in _DATA_PATHS),
+    *(("stages", "*", "data", *tail) for tail in _DATA_PATHS),
+)
+_CARDS: tuple[Loc, ...] = tuple((*p[:-1], "card") for p in _PATHS if p[-1] == "path" and p[0] != "model")
+_PLUGINS: tuple[Loc, ...] = (
+    ("rewards", "tasks", "*", "*", "reward"),
+    ("algorithm", "plugins", "*"),
+    ("algorithm", "advantage"),
+    ("algorithm", "policy_loss"),
+)
+
+S = TypeVar("S", bound=BaseModel)
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """The checked configuration of a run. Imports and opens no model, no data and no plug-in.
+
+    Raises ConfigError with one line per problem (at most 20): `file:line: key 'rollout.grup_size' is unknown; did you
+    mean 'rollout.group_size'?`.
+    """
+    tree = read_tree(Path(path))
+    for override in overrides:
+        tree = apply_override(tree, override)
+    tree = _without_idle_best(_with_default_budgets(_with_absolute_paths(tree)))
+    config = validate(tree, RunConfig)
+    _raise_all(check_config(config, tree))
+    return config
+
+
+def read_section(path: Path, section: type[S]) -> S:
+    """One section (a dataset card, say) from a YAML file of its own, with the same errors and `base`."""
+    return validate(read_tree(Path(path)), section)
+
+
+def write_resolved(config: RunConfig, path: Path) -> None:
+    """Write every key, defaults too, as YAML that `load_config` reads back to an equal config."""
+    data = config.model_dump(mode="json")
+    text = yaml.dump(data, Dumper=CoreDumper, sort_keys=False, allow_unicode=True, width=120)
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def config_differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Keys whose values differ, one line each.
+
+    >>> config_differences({"seed": 0, "log": {"console": True}}, {"seed": 1, "log": {"console": True}})
+    ['seed: 0 -> 1']
+    """
+    left, right = dict(_leaves(old)), dict(_leaves(new))
+    lines = []
+    for key in [*left, *(k for k in right if k not in left)]:
+        before, after = (json.dumps(side[key]) if key in side else "(not set)" for side in (left, right))
+        if before != after:
+            lines.append(f"{key}: {before} -> {after}")
+    return lines
+
+
+def _leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    if not value or not isinstance(value, dict | list | tuple):
+        yield prefix, value
+    for key, inner in items:
+        yield from _leaves(inner, f"{prefix}.{key}".lstrip("."))
+
+
+def read_tree(path: Path, *, open_files: tuple[Path, ...] = ()) -> Node:
+    """The tree of a file merged over its bases. A file that is its own base, over any detour, is an error."""
+    path = Path.cwd() / os.path.normpath(path)  # not resolve(): relative paths start beside a link, not its target
+    if path in open_files:
+        raise ConfigError(" -> ".join(shown(p) for p in (*open_files, path)) + ": 'base' goes in a circle")
+    tree = read_yaml(path)
+    top = Node({k: v for k, v in tree.value.items() if k != "base"}, tree.origin)
+    merged = Node({}, tree.origin)
+    for base in _bases(tree):
+        folder = base.origin.folder
+        merged = merge(merged, read_tree(folder / Path(base.value).expanduser(), open_files=(*open_files, path)))
+    return merge(merged, top)
+
+
+def _bases(tree: Node) -> list[Node]:
+    base = tree.child("base")
+    if base is None or base.value is None:
+        return []
+    entries = base.value if isinstance(base.value, list) else [base]
+    for entry in entries:
+        if not isinstance(entry.value, str):
+            raise ConfigError(f"{entry.origin}: key 'base' is a path or a list of paths")
+        target = entry.origin.folder / Path(entry.value).expanduser()
+        if not target.is_file():
+            raise ConfigError(f"{entry.origin}: key 'base': there is no file {shown(Path(os.path.normpath(target)))}")
+    return entries
+
+
+def validate(tree: Node, section: type[S]) -> S:
+    """The tree as a section; every pydantic error becomes one line with the file and line of its key.
+
+    JSON is validated strictly: lists may become tuples and integers floats, but no text becomes a number.
+    """
+    try:
+        return section.model_validate_json(json.dumps(tree.plain()), strict=True)
+    except ValidationError as error:
+        lines = [_translate(e, tree=tree, section=section) for e in error.errors(include_url=False)]
+        _raise_all([line for line in lines if line])
+        raise AssertionError("a validation error without a message") from error
+
+
+def _raise_all(lines: Sequence[str]) -> None:
+    if not lines:
+        return
+    unique = list(dict.fromkeys(lines))
+    more = [f"... and {len(unique) - MAX_ERRORS} more"] if len(unique) > MAX_ERRORS else []
+    raise ConfigError("\n".join([*unique[:MAX_ERRORS], *more]))
+
+
+def _translate(error: Any, *, tree: Node, section: type[BaseModel]) -> str | None:
+    loc = _key_path(error["loc"], tree)
+    if loc is None:
+        return None
+    origin, key = tree.at(loc).origin, dotted(loc)
+    if error["type"] == "extra_forbidden":
+        return f"{origin}: key {key!r} is unknown{_did_you_mean(loc, section)}"
+    if error["type"] == "missing":
+        return f"{origin}: key {key!r} is missing; it has no default"
+    fact = error["msg"].removeprefix("Input ").removeprefix("should be ")
+    return f"{origin}: key {key!r} should be {fact}, not {json.dumps(error['input'], default=str)}"
+
+
+def _key_path(loc: Sequence[Key], tree: Node) -> Loc | None:
+    """A pydantic location without the branch names of unions (`card.CardSection.preset`).
+
+    None for the error of a branch that does not apply: `card` as text when the file holds a mapping.
+    """
+    path: list[Key] = []
+    for key in loc:
+        here = tree.at(path)
+        is_branch = key == "str" or str(key).endswith("Section")
+        if not is_branch or here.child(key) is not None:
+            path.append(key)
+        elif isinstance(here.value, dict) == (key == "str"):
+            return None
+    return tuple(path)
+
+
+def _did_you_mean(loc: Loc, section: type[BaseModel]) -> str:
+    """The nearest valid key beside the wrong one, else a section that does have a key of this name."""
+    known = _keys_beside(loc, section)
+    near = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {dotted((*loc[:-1], near[0]))!r}?"
+    elsewhere = [path for path in _all_keys(section) if path[-1] == loc[-1]]
+    if elsewhere:
+        return f"; did you mean {dotted(elsewhere[0])!r}?"
+    return f"; known here: {', '.join(known)}" if known else ""
+
+
+def _keys_beside(loc: Loc, section: type[BaseModel]) -> list[str]:
+    for key in loc[:-1]:
+        field = section.model_fields.get(str(key))
+        inner = _section_of(field.annotation) if field else None
+        section = inner or section
+    return list(section.model_fields)
+
+
+def _all_keys(section: type[BaseModel], prefix: Loc = ()) -> Iterator[Loc]:
+    for name, field in section.model_fields.items():
+        yield (*prefix, name)
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _all_keys(inner, (*prefix, name))
+
+
+def _section_of(annotation: Any) -> type[BaseModel] | None:
+    """The section class inside `tuple[X, ...]`, `dict[str, X]`, `str | X`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for arg in get_args(annotation) if (found := _section_of(arg))), None)
+
+
+def _with_absolute_paths(tree: Node) -> Node:
+    for pattern in _PATHS:
+        tree = _rewrite(tree, pattern, _absolute)
+    for pattern in _CARDS:
+        tree = _rewrite(tree, pattern, _absolute_card)
+    for pattern in _PLUGINS:
+        tree = _rewrite(tree, pattern, _absolute_plugin)
+    return tree
+
+
+def _rewrite(node: Node, pattern: Loc, change: Any) -> Node:
+    """The tree with `change` applied to the text at every place the pattern matches (`*` is any key)."""
+    if not pattern:
+        return Node(change(node), node.origin) if isinstance(node.value, str) else node
+    if isinstance(node.value, dict):
+        matches = list(node.value) if pattern[0] == "*" else [k for k in (pattern[0],) if k in node.value]
+        return Node(node.value | {k: _rewrite(node.value[k], pattern[1:], change) for k in matches}, node.origin)
+    if isinstance(node.value, list) and pattern[0] == "*":
+        return Node([_rewrite(entry, pattern[1:], change) for entry in node.value], node.origin)
+    return node
+
+
+def _absolute(node: Node) -> str:
+    return os.path.normpath(node.origin.folder / Path(node.value).expanduser())
+
+
+def _absolute_card(node: Node) -> str:
+    """A card with a suffix or a slash is a file; a bare word is a shipped card."""
+    return _absolute(node) if "/" in node.value or node.value.endswith((".yaml", ".yml")) else node.value
+
+
+def _absolute_plugin(node: Node) -> str:
+    """`./file.py:function` becomes absolute; shipped names and `package.module:function` stay."""
+    file, colon, function = node.value.partition(":")
+    if not file.endswith(".py"):
+        return node.value
+    return _absolute(Node(file, node.origin)) + colon + function
+
+
+def _with_default_budgets(tree: Node) -> Node:
+    """The default budget classes below the written ones, so that naming `gui` does not take `image` away."""
+    defaults = RunConfig.model_fields["budgets"].get_default(call_default_factory=True)
+    values = {name: budget.model_dump(exclude_unset=True) for name, budget in defaults.items()}
+    return merge(as_node({"budgets": values}, tree.origin), tree)
+
+
+def _without_idle_best(tree: Node) -> Node:
+    """Without validation data the default `checkpoint.best` has nothing to rank by: it becomes null, visibly."""
+    plain = tree.plain()
+    sections = [plain, *(s for s in plain.get("stages") or () if isinstance(s, dict))]
+    has_val = any(isinstance(s.get("data"), dict) and s["data"].get("val") for s in sections)
+    checkpoint = tree.child("checkpoint")
+    if has_val or (checkpoint and not isinstance(checkpoint.value, dict)) or (checkpoint and checkpoint.child("best")):
+        return tree
+    return merge(tree, as_node({"checkpoint": {"best": None}}, tree.origin))

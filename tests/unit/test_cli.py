@@ -1,0 +1,83 @@
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mmrl import __version__
+from mmrl.cli import main, require_platform
+from mmrl.errors import MmrlError
+
+ROOT = Path(__file__).parents[2]
+
+
+def exit_code(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    return stop.value.code
+
+
+def test_version(capsys):
+    assert exit_code("--version") == 0
+    assert capsys.readouterr().out == f"mmrl {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["train", "preprocess", "check"])
+def test_a_user_error_is_one_line_and_exit_code_2(command, tmp_path, capsys):
+    path = tmp_path / "a.yaml"
+    path.write_text("model: {path: m}\nsead: 1\n")
+    assert exit_code(command, str(path)) == 2
+    assert capsys.readouterr().err == f"error: {path}:2: key 'sead' is unknown; did you mean 'seed'?\n"
+
+
+@pytest.mark.parametrize("arguments", [("nothing",), ("train",), ("train", "a.yaml", "--resume", "--overwrite")])
+def test_wrong_usage_is_exit_code_2(arguments):
+    assert exit_code(*arguments) == 2
+
+
+def test_interrupt_is_exit_code_130(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mmrl.config.load.load_config", interrupted)
+    assert exit_code("check", "a.yaml") == 130
+
+
+@pytest.mark.parametrize("command", ["train", "preprocess", "check", "score", "cache"])
+def test_help_lists_every_command(command, capsys):
+    assert exit_code("--help") == 0
+    assert f" {command} " in capsys.readouterr().out
+    assert exit_code(command, "--help") == 0
+
+
+@pytest.mark.parametrize(
+    ("platform", "missing"),
+    [
+        (("darwin", "arm64", (3, 12)), "Linux on x86_64 (this is darwin on arm64)"),
+        (("linux", "aarch64", (3, 11)), "Linux on x86_64 (this is linux on aarch64)"),
+        (("linux", "x86_64", (3, 13)), "Python 3.11 or 3.12 (this is 3.13)"),
+        (
+            ("win32", "AMD64", (3, 10)),
+            "Linux on x86_64 (this is win32 on AMD64) and Python 3.11 or 3.12 (this is 3.10)",
+        ),
+    ],
+)
+def test_other_platforms_are_told_what_is_missing(platform, missing):
+    with pytest.raises(MmrlError) as error:
+        require_platform(*platform)
+    assert str(error.value) == f"mmrl needs {missing}"
+
+
+def test_help_answers_at_once():
+    """Half a second of processor time on an idle machine; the best of three leaves room for a busy one."""
+    seconds = []
+    for _ in range(3):
+        before, started = os.times(), time.perf_counter()
+        done = subprocess.run([sys.executable, "-m", "mmrl", "--help"], cwd=ROOT, capture_output=True, check=True)
+        after = os.times()
+        used = after.children_user + after.children_system - before.children_user - before.children_system
+        seconds.append(min(used, time.perf_counter() - started))
+        assert b"preprocess" in done.stdout
+    assert min(seconds) < 1.0
