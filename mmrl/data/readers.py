@@ -1,0 +1,193 @@
+"""Reading datasets: every row is checked when a dataset is read, and becomes a Sample again when it is asked for.
+
+What stays in memory is a few integers a row (and Arrow buffers for Parquet), so 232,000 rows cost megabytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+
+from mmrl.config.schema import CardSection, DataSection, DatasetSection
+from mmrl.data.cards import CardReader, resolve_card
+from mmrl.data.rows import Rows, open_rows
+from mmrl.data.sample import Sample
+from mmrl.data.skipped import Skipped, SkippedLog
+from mmrl.data.templates import dataset_name, resolve_templates
+from mmrl.errors import ConfigError, DataError, MissingMediaError
+
+
+@dataclass(frozen=True, eq=False)
+class _Dataset:
+    """One data file with its reader. task_N[i] indexes task_names for the good row row_N[i] of the file."""
+
+    name: str
+    rows: Rows
+    reader: CardReader
+    row_N: np.ndarray
+    task_N: np.ndarray
+    task_names: tuple[str, ...]
+
+    def sample(self, index: int) -> Sample:
+        row = int(self.row_N[index])
+        return self.reader.sample(self.rows.read(row), number=row, origin=self.rows.origin(row))
+
+
+class SampleSet(Sequence[Sample]):
+    """The good rows of one or several datasets, in file order; a slice is a SampleSet too.
+
+    Samples are made anew at each access and are equal each time.
+    """
+
+    def __init__(self, datasets: Sequence[_Dataset], dataset_N: np.ndarray, index_N: np.ndarray) -> None:
+        self._datasets, self._dataset_N, self._index_N = tuple(datasets), dataset_N, index_N
+
+    @classmethod
+    def concat(cls, sets: Sequence[SampleSet]) -> SampleSet:
+        """All rows of several sets, one after the other."""
+        datasets = [dataset for part in sets for dataset in part._datasets]
+        shifts = np.cumsum([0, *(len(part._datasets) for part in sets)])
+        empty = [np.zeros(0, dtype=np.int64)]
+        dataset_N = np.concatenate(empty + [part._dataset_N + s for part, s in zip(sets, shifts, strict=False)])
+        return cls(datasets, dataset_N, np.concatenate(empty + [part._index_N for part in sets]))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the datasets."""
+        return tuple(dataset.name for dataset in self._datasets)
+
+    def __len__(self) -> int:
+        return len(self._index_N)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> SampleSet: ...
+    def __getitem__(self, index: int | slice) -> Sample | SampleSet:
+        if isinstance(index, slice):
+            return SampleSet(self._datasets, self._dataset_N[index], self._index_N[index])
+        return self._datasets[self._dataset_N[index]].sample(int(self._index_N[index]))
+
+    def task_counts(self) -> Counter[str]:
+        """Rows per task."""
+        counts: Counter[str] = Counter()
+        for number, dataset in enumerate(self._datasets):
+            codes, sizes = np.unique(dataset.task_N[self._index_N[self._dataset_N == number]], return_counts=True)
+            counts.update({dataset.task_names[c]: int(n) for c, n in zip(codes, sizes, strict=True)})
+        return counts
+
+    def of_tasks(self, tasks: Collection[str]) -> SampleSet:
+        """Only the rows of these tasks; an empty collection means all."""
+        if not tasks:
+            return self
+        keep_N = np.zeros(len(self), dtype=bool)
+        for number, dataset in enumerate(self._datasets):
+            wanted = [code for code, name in enumerate(dataset.task_names) if name in tasks]
+            here_N = self._dataset_N == number
+            keep_N[here_N] = np.isin(dataset.task_N[self._index_N[here_N]], wanted)
+        return SampleSet(self._datasets, self._dataset_N[keep_N], self._index_N[keep_N])
+
+
+def read_datasets(
+    sections: Sequence[DatasetSection], *, data: DataSection, relative_to: Path, skipped: SkippedLog
+) -> list[SampleSet]:
+    """Every dataset of a split, `data.train` or `data.val` alike. ConfigError for two datasets of one name."""
+    for name, count in Counter(dataset_name(section) for section in sections).items():
+        if count > 1:
+            raise ConfigError(f"{count} datasets are called {name!r}; tell them apart with `name:`")
+    return [read_dataset(section, data=data, relative_to=relative_to, skipped=skipped) for section in sections]
+
+
+def read_dataset(section: DatasetSection, *, data: DataSection, relative_to: Path, skipped: SkippedLog) -> SampleSet:
+    """Read and check every row of a dataset.
+
+    Relative `path`, `card` and `root` start from `relative_to`; media paths from `root`, else from the data file's
+    folder (a dataset folder itself). A bad row raises DataError or is skipped, as `data.bad_row` says, one whose
+    medium is absent as `data.bad_media` says; TooManySkippedError when too many were skipped.
+    """
+    path = (relative_to / section.path).absolute()
+    name = dataset_name(section)
+    reader = CardReader(
+        card=_card(name, section, relative_to),
+        dataset=name,
+        stem=path.stem,
+        root=_root(section, path, relative_to),
+        templates=resolve_templates(section, data=data),
+    )
+    rows = open_rows(path, split=section.split)
+    dataset = _check_rows(rows, reader, section=section, policies=_Policies(data, skipped))
+    skipped.check()
+    if not len(dataset.row_N):
+        raise DataError(f"{path}: no rows")
+    count = len(dataset.row_N)
+    return SampleSet([dataset], np.zeros(count, dtype=np.int64), np.arange(count))
+
+
+def _card(name: str, section: DatasetSection, relative_to: Path) -> CardSection:
+    try:
+        return resolve_card(section.card, relative_to=relative_to)
+    except ConfigError as error:
+        raise ConfigError(f"dataset {name!r}: {error}") from error
+
+
+def _root(section: DatasetSection, path: Path, relative_to: Path) -> Path:
+    if section.root is None:
+        return path if path.is_dir() else path.parent
+    root = (relative_to / section.root).absolute()
+    if not root.is_dir():
+        raise DataError(f"dataset {dataset_name(section)!r}: root {root} is no folder")
+    return root
+
+
+@dataclass(frozen=True)
+class _Policies:
+    """What to do with a bad row: raise, or note it and go on."""
+
+    data: DataSection
+    skipped: SkippedLog
+
+    def handle(self, error: DataError, *, dataset: str, origin: str) -> None:
+        missing = isinstance(error, MissingMediaError)
+        if (self.data.bad_media if missing else self.data.bad_row) == "error":
+            raise error
+        kind = "bad_media" if missing else "bad_row"
+        self.skipped.skip(Skipped(dataset, error.sample_id, error.where or origin, kind, error.reason))
+
+
+def _check_rows(rows: Rows, reader: CardReader, *, section: DatasetSection, policies: _Policies) -> _Dataset:
+    """Make every row a Sample once, and keep the numbers of the good ones."""
+    row_numbers: list[int] = []
+    tasks: list[int] = []
+    codes: dict[str, int] = {}
+    seen: dict[str, int] = {}
+    number = -1
+    for number in range(len(rows)):
+        try:
+            sample = reader.sample(rows.read(number), number=number, origin=rows.origin(number))
+            _check_unique(sample, number, rows, seen)
+        except DataError as error:
+            policies.handle(error, dataset=reader.dataset, origin=rows.origin(number))
+            continue
+        row_numbers.append(number)
+        tasks.append(codes.setdefault(sample.task, len(codes)))
+        if len(row_numbers) == section.max_samples:
+            break
+    policies.skipped.rows_read(reader.dataset, number + 1)
+    task_N = np.array(tasks, dtype=np.int32)
+    return _Dataset(reader.dataset, rows, reader, np.array(row_numbers, dtype=np.int64), task_N, tuple(codes))
+
+
+def _check_unique(sample: Sample, number: int, rows: Rows, seen: dict[str, int]) -> None:
+    first = seen.setdefault(sample.sample_id, number)
+    if first != number:
+        raise DataError(
+            f"{rows.origin(first)} has the same id; ids must be unique within a dataset "
+            "(without an id column they are made from the row numbers)",
+            where=sample.where,
+            sample_id=sample.sample_id,
+        )

@@ -1,0 +1,246 @@
+"""Rows of a data file by number: JSONL, JSON, Parquet and Hugging Face dataset folders, one contract.
+
+Rows stay where they are compact (byte offsets into a text file, Arrow buffers) and become Python objects one at a
+time, when they are asked for. Text is UTF-8, whatever the platform's codec; a byte-order mark is skipped.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mmrl.errors import DataError
+
+FORMATS = ".jsonl, .json (a list of objects), .parquet, or a folder written by datasets.save_to_disk"
+_BLANK = re.compile(r"[ \t\r\n]*")
+
+
+class Rows(Protocol):
+    """A data file. Row numbers count from 0; blank lines are no rows."""
+
+    def __len__(self) -> int: ...
+
+    def origin(self, number: int) -> str:
+        """`train.jsonl:381`: file and line; for binary formats file and row, counted from 1."""
+        ...
+
+    def read(self, number: int) -> dict[str, Any]:
+        """The row as column -> value. DataError when it is not an object."""
+        ...
+
+
+def open_rows(path: Path, *, split: str | None = None) -> Rows:
+    """The rows of a file or folder; the format is the suffix. DataError for a missing or unknown one."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder")
+    if path.is_dir():
+        return _open_hub_folder(path, split)
+    if split is not None:
+        raise DataError(f"{path}: `split: {split}` is for Hugging Face dataset folders; this is one file, remove it")
+    openers = {".jsonl": _index_jsonl, ".ndjson": _index_jsonl, ".json": _index_json, ".parquet": ParquetRows.open}
+    if path.suffix.lower() not in openers:
+        raise DataError(f"{path}: unknown format {path.suffix!r}; known: {FORMATS}")
+    return openers[path.suffix.lower()](path)
+
+
+@dataclass(frozen=True, eq=False)
+class TextRows:
+    """Rows of a text file as byte ranges: row n is bytes start_N[n] to end_N[n], on line line_N[n]."""
+
+    path: Path
+    start_N: np.ndarray
+    end_N: np.ndarray
+    line_N: np.ndarray
+    size_and_mtime: tuple[int, int]
+
+    @classmethod
+    def of(cls, path: Path, spans: Sequence[tuple[int, int, int]]) -> TextRows:
+        """spans: (start, end, line) of each row."""
+        table = np.array(spans, dtype=np.int64).reshape(-1, 3)
+        return cls(path, table[:, 0], table[:, 1], table[:, 2], _stamp(path))
+
+    def __len__(self) -> int:
+        return len(self.start_N)
+
+    def origin(self, number: int) -> str:
+        return f"{self.path.name}:{self.line_N[number]}"
+
+    def read(self, number: int) -> dict[str, Any]:
+        if _stamp(self.path) != self.size_and_mtime:
+            raise DataError(f"{self.path}: the file changed after it was read; start again")
+        start, end = int(self.start_N[number]), int(self.end_N[number])
+        with self.path.open("rb") as file:
+            file.seek(start)
+            raw = file.read(end - start)
+        return _parse_object(raw, self.origin(number))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _parse_object(raw: bytes, origin: str) -> dict[str, Any]:
+    try:
+        row = json.loads(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        reason = f"not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8"
+        raise DataError(reason, where=origin) from error
+    except json.JSONDecodeError as error:
+        raise DataError(f"not valid JSON: {error.msg} at character {error.pos + 1}", where=origin) from error
+    if not isinstance(row, dict):
+        raise DataError(f"a row must be a JSON object, this is a {type(row).__name__}", where=origin)
+    return row
+
+
+def _index_jsonl(path: Path) -> TextRows:
+    spans: list[tuple[int, int, int]] = []
+    start = 0
+    with path.open("rb") as file:
+        for line, raw in enumerate(file, start=1):
+            end = start + len(raw)
+            if line == 1 and raw.startswith(codecs.BOM_UTF8):
+                start, raw = len(codecs.BOM_UTF8), raw.removeprefix(codecs.BOM_UTF8)
+            if raw.strip():
+                spans.append((start, end, line))
+            start = end
+    return TextRows.of(path, spans)
+
+
+def _index_json(path: Path) -> TextRows:
+    """Byte ranges of the objects in a JSON list. The text is held once, while it is indexed."""
+    raw = path.read_bytes()
+    shift = len(codecs.BOM_UTF8) if raw.startswith(codecs.BOM_UTF8) else 0
+    try:
+        text = raw[shift:].decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, shift + error.start) + 1
+        raise DataError(f"{path.name}:{line}: not UTF-8 text ({error.reason}); save it as UTF-8") from error
+    spans, position, offset, line = [], 0, shift, 1
+    for start, end in _list_items(text, path):
+        between, item = text[position:start], text[start:end]
+        offset, line = offset + len(between.encode()), line + between.count("\n")
+        spans.append((offset, offset + len(item.encode()), line))
+        position, offset, line = end, spans[-1][1], line + item.count("\n")
+    return TextRows.of(path, spans)
+
+
+def _list_items(text: str, path: Path) -> list[tuple[int, int]]:
+    """Character ranges of the values in a JSON list."""
+    decoder, items = json.JSONDecoder(), []
+    position = _after_blank(text, 0)
+    if text[position : position + 1] != "[":
+        raise DataError(
+            f"{path.name}:1: a .json file must hold one list of rows, [{{...}}, ...]; "
+            "rename it to .jsonl if it holds one object a line"
+        )
+    position = _after_blank(text, position + 1)
+    while text[position : position + 1] != "]":
+        try:
+            end = decoder.raw_decode(text, position)[1]
+        except json.JSONDecodeError as error:
+            raise DataError(f"{path.name}:{error.lineno}: not valid JSON: {error.msg}, column {error.colno}") from error
+        items.append((position, end))
+        position = _after_item(text, _after_blank(text, end), path)
+    rest = _after_blank(text, position + 1)
+    if rest != len(text):
+        raise DataError(f"{path.name}:{_line(text, rest)}: not valid JSON: text after the end of the list")
+    return items
+
+
+def _after_item(text: str, position: int, path: Path) -> int:
+    """Where the next value or the closing bracket is."""
+    following = _after_blank(text, position + 1)
+    if text[position : position + 1] == "," and text[following : following + 1] != "]":
+        return following
+    if text[position : position + 1] != "]":
+        raise DataError(f"{path.name}:{_line(text, position)}: not valid JSON: `,` and a row, or `]`, expected here")
+    return position
+
+
+def _after_blank(text: str, position: int) -> int:
+    match = _BLANK.match(text, position)
+    return match.end() if match else position
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetRows:
+    """Rows of a Parquet file. A row group is read when its first row is asked for and kept, as Arrow buffers."""
+
+    path: Path
+    file: Any
+    starts: tuple[int, ...]
+    groups: dict[int, Any] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, path: Path) -> ParquetRows:
+        import pyarrow
+        import pyarrow.parquet
+
+        try:
+            file = pyarrow.parquet.ParquetFile(path)
+        except pyarrow.ArrowInvalid as error:
+            raise DataError(f"{path}: not a Parquet file: {error}") from error
+        sizes = [file.metadata.row_group(n).num_rows for n in range(file.metadata.num_row_groups)]
+        return cls(path, file, tuple(accumulate(sizes, initial=0)))
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def origin(self, number: int) -> str:
+        return f"{self.path.name}:{number + 1}"
+
+    def read(self, number: int) -> dict[str, Any]:
+        group = bisect_right(self.starts, number) - 1
+        if group not in self.groups:
+            self.groups[group] = self.file.read_row_group(group)
+        return self.groups[group].slice(number - self.starts[group], 1).to_pylist()[0]
+
+
+@dataclass(frozen=True, eq=False)
+class HubFolderRows:
+    """Rows of a Hugging Face dataset on disk, memory-mapped; media columns are not decoded."""
+
+    path: Path
+    table: Any
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def origin(self, number: int) -> str:
+        return f"{self.path.name}:{number + 1}"
+
+    def read(self, number: int) -> dict[str, Any]:
+        return self.table[number].to_pylist()[0]
+
+
+def _open_hub_folder(path: Path, split: str | None) -> HubFolderRows:
+    import datasets
+
+    try:
+        loaded = datasets.load_from_disk(str(path))
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: not a Hugging Face dataset folder; known formats: {FORMATS}") from error
+    if isinstance(loaded, datasets.DatasetDict):
+        names = ", ".join(map(str, loaded))
+        if split is None:
+            raise DataError(f"{path}: a dictionary of splits; choose one by `split:` ({names})")
+        if split not in loaded:
+            raise DataError(f"{path}: no split {split!r}; it has: {names}")
+        loaded = loaded[split]
+    elif split is not None:
+        raise DataError(f"{path}: `split: {split}`, but the folder holds one dataset without splits; remove it")
+    return HubFolderRows(path, loaded.with_format("arrow"))
