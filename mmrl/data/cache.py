@@ -1,0 +1,323 @@
+"""PixelCache: every medium opened and resized once, then shared by rollout, training and evaluation.
+
+    <dir>/pixels/ab/<key>.safetensors   one medium (entry_file.py); key = sha256(content hash, recipe)
+    <dir>/content_hashes.jsonl          what is known of source files (fingerprint.py)
+
+A reader asks for (source, recipe) and gets that entry or a miss. An entry holds its recipe and its source's hash, and
+both are compared when it is read, so pixels of another recipe or content cannot be returned, whatever the file's name.
+Writers in any number of processes may fill one cache: entries appear by rename, whole.
+
+Shape letters: F frames, H/W pixels.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+
+from mmrl.config.schema import BudgetClass, VideoSection
+from mmrl.data.budget import VisionGeometry
+from mmrl.data.entry_file import SUFFIX, StoredEntry, read_entry, sync_folder, write_entry
+from mmrl.data.fingerprint import ContentHashes, Fingerprint, hash_pixels
+from mmrl.data.opening import OpenedMedia, OpenJob
+from mmrl.data.recipe import Recipe, differences, recipe_of
+from mmrl.data.rendered import MediaEntry
+from mmrl.data.sample import MediaRef
+from mmrl.errors import CacheCorruptError, CacheMissError, CacheRecipeError, MediaError
+
+log = logging.getLogger(__name__)
+
+# A write waits for the disk (sync), so a few at a time hide that from the decoders; more would only hold memory.
+_WRITERS = 4
+
+
+class Opener(Protocol):
+    """What the cache needs of `mmrl.data.decoder.MediaOpener`."""
+
+    @property
+    def video(self) -> VideoSection: ...
+
+    def open(self, ref: MediaRef, budget: BudgetClass, geometry: VisionGeometry) -> OpenedMedia: ...
+
+    def open_many(self, jobs: Iterable[OpenJob]) -> Iterator[tuple[int, OpenedMedia | MediaError]]: ...
+
+
+@dataclass(slots=True)
+class CacheMetrics:
+    """Counts since the last reset. hits + misses + rebuilt = media asked for.
+
+    rebuilt: entries found damaged and made again. bytes: of entry files. seconds_open: looking up, mapping and
+    verifying; seconds_build: waiting for media to be opened and written.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    rebuilt: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    seconds_open: float = 0.0
+    seconds_build: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """A job with its names: the content hash of its source, its recipe, and the entry file that both name."""
+
+    job: OpenJob
+    source: Fingerprint
+    recipe: Recipe
+    key: str
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """How messages name the medium: its path, or its content hash when it was made in memory."""
+        ref_source = self.job.ref.source
+        return str(ref_source) if isinstance(ref_source, Path) else f"{self.job.ref.kind} {self.source.sha256[:12]}"
+
+
+class PixelCache:
+    """The pixel level of the cache in a folder.
+
+    on_miss: `build` opens and stores what is missing or damaged; `error` raises CacheMissError, CacheCorruptError or
+    CacheRecipeError. verify: checksums are compared on the `first` open of an entry by this object, `always` or
+    `never` (a cut file and a wrong recipe are found even then). rehash: forget remembered content hashes.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        on_miss: Literal["build", "error"] = "build",
+        verify: Literal["first", "always", "never"] = "first",
+        rehash: bool = False,
+    ) -> None:
+        self.folder = folder
+        self.on_miss = on_miss
+        self.verify = verify
+        self.hashes = ContentHashes(folder / "content_hashes.jsonl", rehash=rehash)
+        self._verified: set[tuple[str, int, int]] = set()
+        self._unsynced: set[Path] = set()
+        self._metrics = CacheMetrics()
+
+    def metrics(self) -> dict[str, float]:
+        """The fields of CacheMetrics by name."""
+        return asdict(self._metrics)
+
+    def reset_metrics(self) -> None:
+        self._metrics = CacheMetrics()
+
+    def get(self, ref: MediaRef, budget: BudgetClass, geometry: VisionGeometry, opener: Opener) -> MediaEntry:
+        """The entry of a medium: mapped from its file, or opened and stored first when there is none.
+
+        Raises MediaError when the source cannot be opened, and see the class for what `on_miss` decides.
+        """
+        request = self.request(OpenJob(ref, budget, geometry), opener.video)
+        entry = self.find(request)
+        if entry is None:
+            started = time.perf_counter()
+            entry = self._store(request, opener.open(*request.job))
+            self._sync()
+            self._metrics.seconds_build += time.perf_counter() - started
+        return entry
+
+    def get_many(self, jobs: Iterable[OpenJob], opener: Opener) -> Iterator[tuple[int, MediaEntry | MediaError]]:
+        """(index of the job, its entry or why it cannot be opened), entries at hand first, the rest as built.
+
+        Misses are opened in parallel by the opener; jobs that mean the same entry are opened once.
+        """
+        missing: dict[str, tuple[Request, list[int]]] = {}
+        for index, job in enumerate(jobs):
+            try:
+                request = self.request(job, opener.video)
+            except MediaError as error:
+                yield index, error
+                continue
+            if request.key in missing:
+                missing[request.key][1].append(index)
+            elif (entry := self.find(request)) is not None:
+                yield index, entry
+            else:
+                missing[request.key] = (request, [index])
+        for request, result in self.build_many((request for request, _ in missing.values()), opener):
+            for index in missing[request.key][1]:
+                yield index, result
+
+    def memory_entry(self, ref: MediaRef, budget: BudgetClass, geometry: VisionGeometry, opener: Opener) -> MediaEntry:
+        """An entry that no file keeps, for pixels made on the way (noise, drawn prompts); its key is its content's.
+
+        `get` with the same pixels stores them and returns an entry of the same key.
+        """
+        request = self.request(OpenJob(ref, budget, geometry), opener.video)
+        opened = opener.open(*request.job)
+        return _media_entry(request, opened.frames_F3HW, _medium_fields(opened))
+
+    def request(self, job: OpenJob, video: VideoSection) -> Request:
+        """Names of a medium's entry; reads the source only if its hash is not remembered. Raises MediaError."""
+        source, ref = job.ref.source, job.ref
+        content = (
+            hash_pixels(source, source_fps=ref.source_fps) if isinstance(source, np.ndarray) else self.hashes.of(source)
+        )
+        recipe = recipe_of(job, video)
+        key = recipe.key(content)
+        return Request(job, content, recipe, key, entry_path(self.folder, key))
+
+    def find(self, request: Request) -> MediaEntry | None:
+        """The stored entry, or None when it has to be built. Raises the errors of `on_miss: error`."""
+        started = time.perf_counter()
+        try:
+            stored = self._read(request)
+        except FileNotFoundError:
+            return self._miss(request)
+        except (CacheCorruptError, CacheRecipeError) as error:
+            return self._damaged(error)
+        self._metrics.hits += 1
+        self._metrics.bytes_read += stored.frames_F3HW.nbytes
+        self._metrics.seconds_open += time.perf_counter() - started
+        return _media_entry(request, stored.frames_F3HW, stored.medium)
+
+    def build_many(
+        self, requests: Iterable[Request], opener: Opener
+    ) -> Iterator[tuple[Request, MediaEntry | MediaError]]:
+        """Open and store media, yielding each as it is done. `requests` is drawn from only as the opener needs more.
+
+        At most a few opened media are held at a time, however many there are.
+        """
+        results = self._open_and_store(requests, opener)
+        while True:
+            started = time.perf_counter()
+            item = next(results, None)
+            self._metrics.seconds_build += time.perf_counter() - started
+            if item is None:
+                return
+            yield item
+
+    def _open_and_store(
+        self, requests: Iterable[Request], opener: Opener
+    ) -> Iterator[tuple[Request, MediaEntry | MediaError]]:
+        drawn: dict[int, Request] = {}
+
+        def jobs() -> Iterator[OpenJob]:
+            for index, request in enumerate(requests):
+                drawn[index] = request
+                yield request.job
+
+        pending: deque[tuple[Request, Future[MediaEntry] | MediaError]] = deque()
+        try:
+            with ThreadPoolExecutor(_WRITERS, thread_name_prefix="cache-writer") as pool:
+                for index, opened in opener.open_many(jobs()):
+                    request = drawn.pop(index)
+                    failed = isinstance(opened, MediaError)
+                    pending.append((request, opened if failed else pool.submit(self._store, request, opened)))
+                    if len(pending) > _WRITERS:
+                        yield _finished(*pending.popleft())
+                while pending:
+                    yield _finished(*pending.popleft())
+        finally:
+            self._sync()
+
+    def _store(self, request: Request, opened: OpenedMedia) -> MediaEntry:
+        """Write an entry and open it as a reader would, which verifies what was written."""
+        source = request.job.ref.source
+        if isinstance(source, Path) and self.hashes.of(source) != request.source:
+            raise MediaError(source, "changed while it was being opened")
+        self._unsynced.add(request.path.parent)
+        self._metrics.bytes_written += write_entry(
+            request.path,
+            opened.frames_F3HW,
+            recipe=request.recipe.text,
+            source=asdict(request.source),
+            medium=_medium_fields(opened),
+        )
+        stored = self._read(request)
+        return _media_entry(request, stored.frames_F3HW, stored.medium)
+
+    def _read(self, request: Request) -> StoredEntry:
+        """Map an entry and compare it with what was asked for; the checksum too, as `verify` says."""
+        info = request.path.stat()
+        opened_as = (request.key, info.st_ino, info.st_mtime_ns)
+        check = self.verify == "always" or (self.verify == "first" and opened_as not in self._verified)
+        stored = read_entry(request.path, verify=check)
+        if stored.recipe != request.recipe.text or stored.source != asdict(request.source):
+            raise CacheRecipeError(_mismatch(request, stored))
+        if check:
+            self._verified.add(opened_as)
+        return stored
+
+    def _miss(self, request: Request) -> None:
+        self._metrics.misses += 1
+        if self.on_miss == "error":
+            raise CacheMissError(
+                f"{request.name}: not in the cache {self.folder} and cache.on_miss is error; run `mmrl preprocess` "
+                "with this configuration, or ask `mmrl cache explain` what differs"
+            )
+
+    def _damaged(self, error: CacheCorruptError | CacheRecipeError) -> None:
+        if self.on_miss == "error":
+            raise error
+        self._metrics.rebuilt += 1
+        log.warning("rebuilding a cache entry: %s", error)
+
+    def _sync(self) -> None:
+        while self._unsynced:
+            sync_folder(self._unsynced.pop())
+
+
+def entry_path(folder: Path, key: str) -> Path:
+    """Where the entry of a key lives in a cache folder."""
+    return folder / "pixels" / key[:2] / f"{key}{SUFFIX}"
+
+
+def _finished(request: Request, result: Future[MediaEntry] | MediaError) -> tuple[Request, MediaEntry | MediaError]:
+    if isinstance(result, MediaError):
+        return request, result
+    try:
+        return request, result.result()
+    except MediaError as error:
+        return request, error
+
+
+def _mismatch(request: Request, stored: StoredEntry) -> str:
+    if stored.source != asdict(request.source):
+        return f"{request.path}: holds another source's pixels than {request.name}"
+    return f"{request.path}: stored under another recipe's name: " + "; ".join(
+        differences(request.recipe, Recipe(stored.recipe))
+    )
+
+
+def _medium_fields(opened: OpenedMedia) -> dict[str, Any]:
+    return {
+        "grid_thw": list(opened.grid_thw),
+        "num_tokens": opened.num_tokens,
+        "source_size": list(opened.source_size),
+        "timestamps_s": list(opened.timestamps_s),
+        "frame_indices": list(opened.frame_indices),
+        "source_fps": opened.source_fps,
+        "duration_s": opened.duration_s,
+        "sample_fps": opened.sample_fps,
+    }
+
+
+def _media_entry(request: Request, frames_F3HW: torch.Tensor, medium: Mapping[str, Any]) -> MediaEntry:
+    return MediaEntry(
+        key=request.key,
+        kind=request.job.ref.kind,
+        frames_F3HW=frames_F3HW,
+        grid_thw=tuple(medium["grid_thw"]),
+        num_tokens=medium["num_tokens"],
+        source_size=tuple(medium["source_size"]),
+        timestamps_s=tuple(medium["timestamps_s"]),
+        frame_indices=tuple(medium["frame_indices"]),
+        source_fps=medium["source_fps"],
+        duration_s=medium["duration_s"],
+        sample_fps=medium["sample_fps"],
+    )

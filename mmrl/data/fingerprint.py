@@ -1,0 +1,153 @@
+"""Content hashes of source files, remembered so that an unchanged file is read for hashing once in its life.
+
+The memory is keyed by (real path, size, mtime_ns, inode) and lives in an append-only text file, one JSON list a line.
+Any number of processes may append: a line is one write, and a line torn by a kill is skipped when read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mmrl.errors import MediaError
+
+# A file written less than this ago may be written again without its mtime moving: clocks of file systems are coarse.
+SETTLED_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What identifies a source's content: sha256 (hex) and size in bytes."""
+
+    sha256: str
+    size: int
+
+
+class Stamp(NamedTuple):
+    """What tells, without reading it, that a file is still the one that was hashed."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """One line of the memory: the file `path` had this content when it had this stamp."""
+
+    path: str
+    stamp: Stamp
+    sha256: str
+
+
+def stamp_of(path: str | Path) -> Stamp:
+    """Stamp of a regular file, links followed. Raises MediaError for anything that cannot be read as one."""
+    try:
+        info = Path(path).stat()
+    except (OSError, ValueError) as error:
+        raise MediaError(path, getattr(error, "strerror", None) or str(error)) from error
+    if not stat.S_ISREG(info.st_mode):
+        raise MediaError(path, "not a regular file")
+    return Stamp(info.st_size, info.st_mtime_ns, info.st_ino)
+
+
+def hash_file(path: str | Path) -> str:
+    """sha256 (hex) of a file's bytes. Raises MediaError when it cannot be read."""
+    try:
+        with Path(path).open("rb", buffering=0) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise MediaError(path, error.strerror or str(error)) from error
+
+
+def hash_pixels(pixels: np.ndarray, *, source_fps: float | None = None) -> Fingerprint:
+    """Fingerprint of a medium made in memory: its shape, dtype, rate and bytes."""
+    digest = hashlib.sha256(f"pixels {pixels.dtype.str} {pixels.shape} {source_fps}\n".encode())
+    digest.update(np.ascontiguousarray(pixels).data)
+    return Fingerprint(digest.hexdigest(), pixels.nbytes)
+
+
+def read_index(index: Path) -> Iterator[Remembered]:
+    """The lines of a memory file, oldest first; a torn line is passed over, its file is merely hashed again."""
+    if not index.exists():
+        return
+    with index.open("rb") as file:
+        for line in file:
+            try:
+                path, size, mtime_ns, inode, sha256 = json.loads(line)
+            except ValueError:
+                continue
+            yield Remembered(path, Stamp(size, mtime_ns, inode), sha256)
+
+
+class ContentHashes:
+    """Fingerprints of files, each read at most once while it does not change.
+
+    index: the memory file; None keeps the memory within this object.
+    rehash: read every file anew (once per object), whatever the memory says, and remember what was found.
+    `files_hashed` and `bytes_hashed` count the reading done. Safe to use from several threads.
+    """
+
+    def __init__(self, index: Path | None = None, *, rehash: bool = False) -> None:
+        self._index = index
+        self._seen: dict[str, tuple[Stamp, str]] = {}
+        self._remembered: dict[tuple[str, Stamp], str] | None = {} if rehash or index is None else None
+        self.files_hashed = 0
+        self.bytes_hashed = 0
+
+    def of(self, path: str | Path) -> Fingerprint:
+        """Fingerprint of a file's content. Raises MediaError: missing, unreadable, or changing while it is read."""
+        name = os.fspath(path)
+        stamp = stamp_of(name)
+        seen = self._seen.get(name)
+        if seen is None or seen[0] != stamp:
+            seen = (stamp, self._recall(name, stamp) or self._hash(name, stamp))
+        return Fingerprint(seen[1], stamp.size)
+
+    def _recall(self, name: str, stamp: Stamp) -> str | None:
+        if self._remembered is None:
+            assert self._index is not None
+            self._remembered = {(line.path, line.stamp): line.sha256 for line in read_index(self._index)}
+        sha256 = self._remembered.get((os.path.realpath(name), stamp))
+        if sha256 is not None:
+            self._seen[name] = (stamp, sha256)
+        return sha256
+
+    def _hash(self, name: str, stamp: Stamp) -> str:
+        started_ns = time.time_ns()
+        sha256 = hash_file(name)
+        self.files_hashed += 1
+        self.bytes_hashed += stamp.size
+        if stamp_of(name) != stamp:
+            raise MediaError(name, "changed while it was being read")
+        if started_ns - stamp.mtime_ns > SETTLED_NS:
+            self._remember(name, stamp, sha256)
+        return sha256
+
+    def _remember(self, name: str, stamp: Stamp, sha256: str) -> None:
+        real = os.path.realpath(name)
+        self._seen[name] = (stamp, sha256)
+        if self._remembered is not None:
+            self._remembered[real, stamp] = sha256
+        if self._index is not None:
+            append_line(self._index, Remembered(real, stamp, sha256))
+
+
+def append_line(index: Path, line: Remembered) -> None:
+    """Add one line to a memory file. It starts with a newline too, so that a torn line before it spoils only itself."""
+    text = f"\n{json.dumps([line.path, *line.stamp, line.sha256])}\n"
+    index.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(index, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        os.write(file, text.encode("ascii"))
+    finally:
+        os.close(file)

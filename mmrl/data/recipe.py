@@ -1,0 +1,100 @@
+"""Recipe: everything besides a source's content that decides the pixels of a cached medium.
+
+Two equal recipes make equal pixels of equal content, so sha256(content, recipe) names an entry, and an entry made
+with another clip length, rate, size, reader or library version has another name and cannot be returned.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from mmrl.config.schema import BudgetClass, VideoSection
+from mmrl.data.budget import VisionGeometry
+from mmrl.data.fingerprint import Fingerprint
+from mmrl.data.opening import OpenJob, reader_of
+from mmrl.data.sample import MediaKind
+
+# Raised whenever the same fields come to mean other pixels: changed arithmetic, changed layout of an entry.
+FORMAT = 1
+RESIZE = "bicubic, antialias, uint8"
+_IMAGE_BUDGET = frozenset({"min_pixels", "max_pixels"})
+_IMAGE_SIZING = frozenset({"patch_size", "merge_size"})
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A recipe as canonical JSON: sorted keys, no blanks. Equal text, equal recipe.
+
+    Fields: format, kind, budget, sizing (of the family), resize, reader, broken_tail. Those that cannot matter to an
+    image (frames, rates) are left out of an image's recipe, so changing `max_frames` keeps every cached image.
+    """
+
+    text: str
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The recipe as nested dictionaries."""
+        return json.loads(self.text)
+
+    def key(self, source: Fingerprint) -> str:
+        """Name of the entry of this source: 64 hex digits."""
+        return hashlib.sha256(f"{source.sha256}\n{self.text}".encode()).hexdigest()
+
+
+def recipe_of(job: OpenJob, video: VideoSection) -> Recipe:
+    """Recipe of a medium opened as `video` says."""
+    broken_tail = video.broken_tail if job.ref.kind == "video" else None
+    reader = reader_of(job.ref, video)
+    # Frozen sections hash by value, which pyright cannot see.
+    return _make_recipe(job.ref.kind, job.budget, job.geometry, reader, broken_tail)  # pyright: ignore[reportArgumentType]
+
+
+@functools.lru_cache(maxsize=1024)
+def _make_recipe(
+    kind: MediaKind, budget: BudgetClass, geometry: VisionGeometry, reader: str, broken_tail: str | None
+) -> Recipe:
+    budget_fields, sizing = budget.model_dump(), geometry.sizing()
+    if kind == "image":
+        budget_fields = {name: budget_fields[name] for name in _IMAGE_BUDGET}
+        sizing = {name: sizing[name] for name in _IMAGE_SIZING}
+    fields = {
+        "format": FORMAT,
+        "kind": kind,
+        "budget": budget_fields,
+        "sizing": sizing,
+        "resize": f"{RESIZE}, torch {_torch_version()}",
+        "reader": reader,
+        "broken_tail": broken_tail,
+    }
+    return Recipe(json.dumps(fields, sort_keys=True, separators=(",", ":")))
+
+
+@functools.cache
+def _torch_version() -> str:
+    # The local part (+cpu, +cu130) names the build; the resize runs on the CPU by the same code in all of them.
+    return version("torch").partition("+")[0]
+
+
+def differences(wanted: Recipe, stored: Recipe) -> list[str]:
+    """One line per field that differs, e.g. `budget.max_pixels: wanted 602112, stored 200704`."""
+    ours, theirs = dict(_leaves(wanted.fields)), dict(_leaves(stored.fields))
+    names = sorted(ours.keys() | theirs.keys())
+    return [
+        f"{name}: wanted {ours.get(name)}, stored {theirs.get(name)}"
+        for name in names
+        if ours.get(name) != theirs.get(name)
+    ]
+
+
+def _leaves(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

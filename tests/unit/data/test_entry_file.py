@@ -1,0 +1,135 @@
+"""The entry file: what safetensors reads back, and that no damaged byte goes unseen."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+
+from mmrl.data.entry_file import read_entry, read_header, temporary_files, write_entry
+from mmrl.errors import CacheCorruptError, CacheError
+
+RECIPE = '{"kind":"video"}'
+SOURCE = {"sha256": "ab" * 32, "size": 4321}
+MEDIUM = {"grid_thw": [1, 2, 2], "timestamps_s": [0.0, 1 / 3], "source_size": [640, 480], "note": 'ü "quoted"'}
+
+
+def frames(count=2, height=8, width=12):
+    return (
+        torch.arange(count * 3 * height * width, dtype=torch.int64)
+        .remainder(251)
+        .to(torch.uint8)
+        .view(count, 3, height, width)
+    )
+
+
+def write(path, pixels=None):
+    return write_entry(path, frames() if pixels is None else pixels, recipe=RECIPE, source=SOURCE, medium=MEDIUM)
+
+
+def test_round_trip_and_size(tmp_path):
+    path = tmp_path / "ab" / "entry.safetensors"
+    size = write(path)
+    stored = read_entry(path, verify=True)
+    assert size == path.stat().st_size
+    assert (stored.recipe, stored.source, stored.medium) == (RECIPE, SOURCE, MEDIUM)
+    assert stored.shape == (2, 3, 8, 12)
+    assert torch.equal(stored.frames_F3HW, frames())
+    assert [p.name for p in path.parent.iterdir()] == ["entry.safetensors"]
+
+
+def test_safetensors_reads_it(tmp_path):
+    path = tmp_path / "entry.safetensors"
+    write(path)
+    with safe_open(path, "pt") as file:
+        assert torch.equal(file.get_tensor("frames"), frames())
+        assert sorted(file.metadata()) == ["checksum", "medium", "recipe", "source"]
+
+
+def test_header_is_read_without_pixels(tmp_path):
+    path = tmp_path / "entry.safetensors"
+    write(path)
+    stored = read_header(path)
+    assert (stored.shape, stored.medium) == ((2, 3, 8, 12), MEDIUM)
+
+
+def test_same_input_same_file(tmp_path):
+    write(tmp_path / "a.safetensors")
+    write(tmp_path / "b.safetensors", frames().transpose(2, 3).contiguous().transpose(2, 3))
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+
+
+def test_every_flipped_byte_is_found(tmp_path):
+    path = tmp_path / "entry.safetensors"
+    write(path, frames(1, 4, 4))
+    whole = path.read_bytes()
+    for position in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << (position % 8)
+        path.write_bytes(damaged)
+        with pytest.raises(CacheCorruptError, match=r"entry\.safetensors"):
+            read_entry(path, verify=True)
+
+
+def test_every_cut_is_found_without_checksum(tmp_path):
+    path = tmp_path / "entry.safetensors"
+    write(path, frames(1, 4, 4))
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(CacheCorruptError):
+            read_entry(path, verify=False)
+        with pytest.raises(CacheCorruptError):
+            read_header(path)
+
+
+def test_appended_bytes_are_found_without_checksum(tmp_path):
+    path = tmp_path / "entry.safetensors"
+    write(path)
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(CacheCorruptError, match="576 bytes of pixels expected, 577 found"):
+        read_entry(path, verify=False)
+
+
+def test_missing_entry_is_no_corruption(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_entry(tmp_path / "none.safetensors", verify=True)
+
+
+def test_writing_into_the_frames_does_not_reach_the_file(tmp_path):
+    path = tmp_path / "entry.safetensors"
+    write(path)
+    read_entry(path, verify=False).frames_F3HW.zero_()
+    assert torch.equal(read_entry(path, verify=True).frames_F3HW, frames())
+
+
+def test_a_thousand_open_entries_hold_no_file_descriptors(tmp_path):
+    path = tmp_path / "entry.safetensors"
+    write(path)
+    held = [read_entry(path, verify=False).frames_F3HW for _ in range(2000)]
+    assert torch.equal(held[-1], frames())
+
+
+def test_failed_write_leaves_nothing_and_names_the_file(tmp_path):
+    (tmp_path / "ab").write_text("a file where the folder should be")
+    with pytest.raises(CacheError, match=r"ab/entry\.safetensors: cannot write"):
+        write(tmp_path / "ab" / "entry.safetensors")
+    assert list(temporary_files(tmp_path)) == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    shape=st.tuples(st.integers(1, 5), st.integers(1, 9), st.integers(1, 9)),
+    times=st.lists(st.floats(0, 1e5, allow_nan=False), max_size=5),
+    text=st.text(max_size=20),
+    seed=st.integers(0, 2**31),
+)
+def test_any_entry_round_trips(tmp_path_factory, shape, times, text, seed):
+    count, height, width = shape
+    pixels = torch.from_numpy(np.random.default_rng(seed).integers(0, 256, (count, 3, height, width), dtype=np.uint8))
+    path = tmp_path_factory.mktemp("entries") / "entry.safetensors"
+    write_entry(path, pixels, recipe=text, source=SOURCE, medium={"timestamps_s": times})
+    stored = read_entry(path, verify=True)
+    assert torch.equal(stored.frames_F3HW, pixels)
+    assert (stored.recipe, stored.medium["timestamps_s"]) == (text, times)
