@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 import weakref
-from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -54,7 +53,7 @@ class MediaOpener:
     """
 
     def __init__(self, video: VideoSection, workers: int = 0) -> None:
-        self._video = video
+        self.video = video
         self._limit = workers or os.cpu_count() or 1
         self._processes: list[_DecoderProcess] = []
         self._in_use = False
@@ -74,29 +73,37 @@ class MediaOpener:
         """One medium. Raises MediaError."""
         job = OpenJob(ref, budget, geometry)
         if ref.kind == "image":
-            return open_medium(job, self._video)
+            return open_medium(job, self.video)
         ((_, result),) = self.open_many([job])
         if isinstance(result, MediaError):
             raise result
         return result
 
     def open_many(self, jobs: Iterable[tuple[MediaRef, BudgetClass, VisionGeometry]]) -> Iterator[tuple[int, Result]]:
-        """(number of the job, result or MediaError) of every job, in the order in which they finish."""
+        """(number of the job, result or MediaError) of every job, in the order in which they finish.
+
+        A job is drawn from `jobs` when a process is about to be free for it, so they may be made on the way.
+        """
         assert not self._in_use, "finish or close the running open_many first"
         self._in_use = True
         try:
-            yield from self._run(deque((number, OpenJob(*job)) for number, job in enumerate(jobs)))
+            yield from self._run((number, OpenJob(*job)) for number, job in enumerate(jobs))
         finally:
             self._in_use = False
             self._kill([process for process in self._processes if process.busy])
 
-    def _run(self, pending: deque[tuple[int, OpenJob]]) -> Iterator[tuple[int, Result]]:
-        while pending or any(process.busy for process in self._processes):
-            while pending and isinstance(pending[0][1].ref.source, np.ndarray):
-                number, job = pending.popleft()
-                yield number, _open_here(job, self._video)
-            while pending and (process := self._idle_process()):
-                process.start_job(*pending.popleft(), video=self._video)
+    def _run(self, jobs: Iterator[tuple[int, OpenJob]]) -> Iterator[tuple[int, Result]]:
+        upcoming = next(jobs, None)
+        while upcoming or any(process.busy for process in self._processes):
+            while upcoming:
+                number, job = upcoming
+                if isinstance(job.ref.source, np.ndarray):
+                    yield number, _open_here(job, self.video)
+                elif process := self._idle_process():
+                    process.start_job(number, job, video=self.video)
+                else:
+                    break
+                upcoming = next(jobs, None)
             yield from self._collect()
 
     def _idle_process(self) -> _DecoderProcess | None:
@@ -121,7 +128,7 @@ class MediaOpener:
             if result is not None:
                 yield number, result
         for process in [process for process in self._processes if process.late]:
-            number, result = process.number, process.hang_report(self._video)
+            number, result = process.number, process.hang_report(self.video)
             self._kill([process])
             yield number, result
 
