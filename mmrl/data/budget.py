@@ -177,6 +177,40 @@ def total_pixels(budget: BudgetClass, geometry: VisionGeometry) -> int:
     return geometry.default_total_pixels if budget.total_pixels is None else budget.total_pixels
 
 
+@dataclass(frozen=True, slots=True)
+class SourceSize:
+    """A medium to be sized again: source pixels, sampled frames (None for an image), tokens it costs now."""
+
+    width: int
+    height: int
+    num_frames: int | None
+    num_tokens: int
+
+
+def largest_max_pixels(media: Sequence[SourceSize], max_tokens: int, geometry: VisionGeometry) -> int | None:
+    """The largest max_pixels, common to all media, with which they cost at most max_tokens together.
+
+    A multiple of one token's pixels; None where even one token a frame is too much. Assumes the frames that are
+    already sampled, and min_pixels no larger than the result. No medium is enlarged by it.
+
+    Four photos of 1792 x 896 pixels (2,048 tokens each), 4,000 tokens, token side 28: 828,688 pixels, 968 tokens each.
+    """
+    token_pixels = geometry.factor**2
+    low, high = 0, max((medium.num_tokens for medium in media), default=0)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = sum(_tokens_at(medium, middle * token_pixels, geometry) for medium in media) <= max_tokens
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low * token_pixels or None
+
+
+def _tokens_at(medium: SourceSize, max_pixels: int, geometry: VisionGeometry) -> int:
+    budget = BudgetClass.model_validate({"min_pixels": 1, "max_pixels": max_pixels, "total_pixels": None})
+    size = (medium.width, medium.height, budget, geometry)
+    plan = plan_image(*size) if medium.num_frames is None else plan_video(medium.num_frames, *size)
+    return min(plan.num_tokens, medium.num_tokens)
+
+
 def _check_area(width: int, height: int) -> None:
     if width < 1 or height < 1:
         raise SizeError(f"{width}x{height} pixels: nothing to see")

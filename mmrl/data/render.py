@@ -1,0 +1,343 @@
+"""From a conversation to token ids, once per sample: media expanded, placed and counted, nothing searched, nothing cut.
+
+The chat template never sees text from outside. It is applied with a mark in place of every text part, and the string
+it returns is split at the marks: the fragments between them may hold special tokens, the texts may not. Texts and
+fragments that touch are tokenised together. So the ids of ordinary text equal those of the family's processor, blanks
+and line breaks at the seams included, and `<|image_pad|>` or `<image>` typed by somebody stays the letters it is.
+
+Media are numbered over the whole conversation: `MediaPart(i)` is the place of medium i.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jinja2 import TemplateError
+
+from mmrl.data.budget import SourceSize, largest_max_pixels
+from mmrl.data.positions import prompt_positions, text_positions
+from mmrl.data.rendered import MediaEntry, Placeholder, RenderedPrompt
+from mmrl.data.sample import GeometryPart, MediaPart, Message, Part, Sample, TextPart
+from mmrl.errors import DataError, PromptTooLongError
+from mmrl.models.families import FamilyProcessor
+from mmrl.scoring.geometry import format_geometry, place
+
+ROLES = ("system", "user", "assistant")
+# Private-use characters: no template holds them, and texts are not yet in the string when it is split.
+_MARK = "\ue000{}\ue001"
+_MARKS = re.compile("\ue000([0-9]+)\ue001")
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Letters; texts that touch are tokenised together."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """One special token of the template."""
+
+    token_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of placeholders for tokens `first .. first + length` of a medium."""
+
+    token_id: int
+    medium: int
+    length: int
+    first: int = 0
+
+
+_Piece = _Text | _Token | _Run
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """Messages with the media they place. `where` names the sample in errors."""
+
+    messages: Sequence[Message]
+    media: Sequence[MediaEntry]
+    processor: FamilyProcessor
+    where: str
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        return (part for message in self.messages for part in message.parts)
+
+    @property
+    def placed(self) -> list[int]:
+        """The media in the order they appear."""
+        return [part.medium for part in self.parts if isinstance(part, MediaPart)]
+
+
+def render(
+    sample: Sample, media: Sequence[MediaEntry], processor: FamilyProcessor, *, max_prompt_tokens: int | None = None
+) -> RenderedPrompt:
+    """The sample's conversation as the model reads it, up to where the reply begins. `media[i]` is sample.media[i].
+
+    Raises DataError for a conversation that does not place every medium, PromptTooLongError above max_prompt_tokens.
+
+    A photo of 6 tokens and the text "Hi", Qwen2.5-VL without system turn: `<|im_start|>user\\n<|vision_start|>`, 6
+    times `<|image_pad|>`, `<|vision_end|>Hi<|im_end|>\\n<|im_start|>assistant\\n`.
+    """
+    conversation = _Conversation(sample.messages, media, processor, sample.where)
+    _check_placed(conversation, first_new=0)
+    start = RenderedPrompt(
+        sample_id=sample.sample_id,
+        prompt_ids_T=torch.empty(0, dtype=torch.int64),
+        position_ids_3T=torch.empty(3, 0, dtype=torch.int64),
+        next_position=0,
+        placeholders=(),
+        media=(),
+        engine_ids=(),
+    )
+    prompt = _append(start, _template_pieces(conversation), conversation)
+    if max_prompt_tokens is not None:
+        check_length(prompt, max_prompt_tokens, processor=processor, where=sample.where)
+    return prompt
+
+
+def extend(
+    prompt: RenderedPrompt,
+    completion_ids: Sequence[int],
+    messages: Sequence[Message],
+    media: Sequence[MediaEntry],
+    processor: FamilyProcessor,
+) -> RenderedPrompt:
+    """The prompt, the completion and the next messages, up to where the next reply begins.
+
+    Earlier ids and placeholders are kept as they are: what was sampled is never tokenised again. The end of the turn is
+    added where the completion lacks it. `media` are the new ones; they are numbered after those of the prompt, so in a
+    conversation of one picture `MediaPart(1)` is the first new one, and `MediaPart(0)` shows the old one again.
+
+    Ids `.. assistant\\n`, a completion `yes<|im_end|>` and the message "Sure?" make
+    `.. assistant\\nyes<|im_end|>\\n<|im_start|>user\\nSure?<|im_end|>\\n<|im_start|>assistant\\n`.
+    """
+    everything = (*prompt.media, *media)
+    # The template is asked for a whole conversation; only what follows its first reply is used.
+    opening = (Message("user", (TextPart(""),)), Message("assistant", (TextPart(""),)))
+    conversation = _Conversation((*opening, *messages), everything, processor, f"id={prompt.sample_id}")
+    _check_placed(conversation, first_new=len(prompt.media))
+    pieces = _template_pieces(conversation, after_text=1)
+    if completion_ids and pieces[:1] == [_Token(completion_ids[-1])]:
+        pieces = pieces[1:]
+    return _append(_with_completion(prompt, completion_ids), pieces, conversation)
+
+
+def check_length(prompt: RenderedPrompt, max_prompt_tokens: int, *, processor: FamilyProcessor, where: str) -> None:
+    """Raise PromptTooLongError where the prompt is longer: tokens per medium, and the pixel budget that would fit."""
+    total, vision = len(prompt.prompt_ids_T), prompt.num_vision_tokens
+    if total <= max_prompt_tokens:
+        return
+    per_medium = " + ".join(str(entry.num_tokens) for entry in _occurrences(prompt))
+    pixels = fitting_max_pixels(prompt, max_prompt_tokens, processor=processor)
+    remedy = f"max_pixels of at most {pixels} would fit" if pixels else "no pixel budget makes it fit"
+    raise PromptTooLongError(
+        f"{where}: the prompt has {total} tokens, data.max_prompt_tokens is {max_prompt_tokens}: {total - vision} of"
+        f" text, {vision} of media ({per_medium or 'none'}); {remedy}. Lower the budget's max_pixels (or max_frames),"
+        f" raise data.max_prompt_tokens, or set data.too_long to skip or shrink"
+    )
+
+
+def fitting_max_pixels(prompt: RenderedPrompt, max_prompt_tokens: int, *, processor: FamilyProcessor) -> int | None:
+    """The largest max_pixels, common to its media, with which the prompt has at most max_prompt_tokens; None: none."""
+    num_text = len(prompt.prompt_ids_T) - prompt.num_vision_tokens
+    sizes = [
+        SourceSize(*entry.source_size, len(entry.frames_F3HW) if entry.kind == "video" else None, entry.num_tokens)
+        for entry in _occurrences(prompt)
+    ]
+    return largest_max_pixels(sizes, max_prompt_tokens - num_text, processor.geometry)
+
+
+def _occurrences(prompt: RenderedPrompt) -> list[MediaEntry]:
+    """Media in the order of the prompt; one shown twice is there twice."""
+    return [prompt.media[run.medium] for run in prompt.placeholders if run.first == 0]
+
+
+def _check_placed(conversation: _Conversation, *, first_new: int) -> None:
+    """Every new medium has its place, and no place is without a medium."""
+    known = range(len(conversation.media))
+    placed = conversation.placed
+    missing = sorted(set(known[first_new:]).difference(placed))
+    unknown = sorted(set(placed).difference(known))
+    if missing or unknown:
+        raise DataError(
+            f"{conversation.where}: the messages place media {placed}, the sample has {len(known)}"
+            f" (never placed: {missing}; unknown: {unknown})"
+        )
+
+
+def _template_pieces(conversation: _Conversation, *, after_text: int | None = None) -> list[_Piece]:
+    """The conversation in the family's form, media unexpanded; only what follows the given text part, if asked."""
+    texts: list[str] = []
+    turns = [
+        {"role": _role(m, conversation), "content": _content(m, texts, conversation)} for m in conversation.messages
+    ]
+    try:
+        filled = conversation.processor.apply_template(turns)
+    except TemplateError as error:
+        raise DataError(f"{conversation.where}: the chat template refuses this conversation: {error}") from error
+    # re.split with a group: fragment, number of a text, fragment, number, ..., fragment.
+    split = _MARKS.split(filled)
+    if [int(number) for number in split[1::2]] != list(range(len(texts))):
+        raise DataError(f"{conversation.where}: the chat template drops or reorders parts of this conversation")
+    begin = 0 if after_text is None else 2 * after_text + 2
+    pieces: list[_Piece] = []
+    for index, piece in enumerate(split[begin:], begin):
+        pieces += [_Text(texts[int(piece)])] if index % 2 else _fragment_pieces(piece, conversation.processor)
+    return pieces
+
+
+def _role(message: Message, conversation: _Conversation) -> str:
+    if message.role not in ROLES:
+        raise DataError(f"{conversation.where}: unknown role {message.role!r}; known: {', '.join(ROLES)}")
+    return message.role
+
+
+def _content(message: Message, texts: list[str], conversation: _Conversation) -> list[dict[str, str]]:
+    """The message's parts as the template wants them; every text is put aside in `texts` and replaced by its mark."""
+    content = []
+    for part in message.parts:
+        if isinstance(part, MediaPart):
+            content.append({"type": conversation.media[part.medium].kind})
+        else:
+            content.append({"type": "text", "text": _MARK.format(len(texts))})
+            texts.append(part.text if isinstance(part, TextPart) else _geometry_text(part, conversation))
+    return content
+
+
+def _geometry_text(part: GeometryPart, conversation: _Conversation) -> str:
+    """A box, point or time written in the model's space, for the medium it belongs to as the model sees it."""
+    processor = conversation.processor
+    target = processor.time_space if part.kind == "time" else processor.box_space
+    try:
+        entry = conversation.media[part.medium]
+        values = place(part.values, entry, kind=part.kind, source_space=part.space, target_space=target)
+        return format_geometry(values, part.kind)
+    except (ValueError, IndexError) as error:
+        raise DataError(f"{conversation.where}: {part.kind} {list(part.values)} in the prompt: {error}") from error
+
+
+def _fragment_pieces(fragment: str, processor: FamilyProcessor) -> list[_Piece]:
+    """A template fragment cut at its special tokens."""
+    spelled = sorted(processor.special_ids, key=len, reverse=True)
+    pieces = re.split(f"({'|'.join(map(re.escape, spelled))})", fragment)
+    return [
+        _Token(processor.special_ids[piece]) if index % 2 else _Text(piece)
+        for index, piece in enumerate(pieces)
+        if piece
+    ]
+
+
+def _expand(pieces: Iterable[_Piece], conversation: _Conversation) -> Iterator[_Piece]:
+    """The template's single placeholders replaced by the runs of the media, in order."""
+    processor = conversation.processor
+    pads = {processor.image_token_id: "image", processor.video_token_id: "video"}
+    waiting = iter(conversation.placed)
+    for piece in pieces:
+        if not isinstance(piece, _Token) or piece.token_id not in pads:
+            yield piece
+            continue
+        medium = next(waiting, None)
+        if medium is None or conversation.media[medium].kind != pads[piece.token_id]:
+            raise DataError(_misplaced(conversation))
+        yield from _media_pieces(medium, conversation.media[medium], processor)
+    if next(waiting, None) is not None:
+        raise DataError(_misplaced(conversation))
+
+
+def _misplaced(conversation: _Conversation) -> str:
+    folder = conversation.processor.folder
+    kinds = [conversation.media[medium].kind for medium in conversation.placed]
+    return f"{conversation.where}: the chat template of {folder} does not write one placeholder for each of {kinds}"
+
+
+def _media_pieces(medium: int, entry: MediaEntry, processor: FamilyProcessor) -> Iterator[_Piece]:
+    """One run; or, for the clip of a family that writes times, per temporal patch its time and an enclosed run."""
+    if entry.kind == "image":
+        yield _Run(processor.image_token_id, medium, entry.num_tokens)
+    elif processor.family.video_prompt == "one_run":
+        yield _Run(processor.video_token_id, medium, entry.num_tokens)
+    else:
+        start, end = (_Token(processor.special_ids[name]) for name in ("<|vision_start|>", "<|vision_end|>"))
+        length = entry.num_tokens // entry.grid_thw[0]
+        for index, seconds in enumerate(patch_seconds(entry, processor.geometry.temporal_patch_size)):
+            yield from (_Text(f"<{seconds:.1f} seconds>"), start)
+            yield from (_Run(processor.video_token_id, medium, length, index * length), end)
+
+
+def patch_seconds(entry: MediaEntry, temporal_patch_size: int) -> list[float]:
+    """The time of each temporal patch: the mean of its first and its last frame's, the last frame repeated to fill it.
+
+    Frames at 0, 0.5 and 1 s in patches of 2: 0.25 and 1.
+    """
+    times = entry.timestamps_s
+    padded = [*times, *[times[-1]] * (-len(times) % temporal_patch_size)]
+    return [(padded[i] + padded[i + temporal_patch_size - 1]) / 2 for i in range(0, len(padded), temporal_patch_size)]
+
+
+def _encode(pieces: Iterable[_Piece], processor: FamilyProcessor) -> tuple[list[int], list[Placeholder]]:
+    ids: list[int] = []
+    placeholders = []
+    for is_text, group in itertools.groupby(pieces, key=lambda piece: isinstance(piece, _Text)):
+        if is_text:
+            ids += processor.encode_text("".join(piece.text for piece in group if isinstance(piece, _Text)))
+            continue
+        for piece in group:
+            if isinstance(piece, _Run):
+                placeholders.append(Placeholder(len(ids), piece.length, piece.medium, piece.first))
+                ids += [piece.token_id] * piece.length
+            elif isinstance(piece, _Token):
+                ids.append(piece.token_id)
+    return ids, placeholders
+
+
+def _with_completion(prompt: RenderedPrompt, completion_ids: Sequence[int]) -> RenderedPrompt:
+    """The prompt with a completion behind it, ids as sampled."""
+    length = len(completion_ids)
+    return RenderedPrompt(
+        sample_id=prompt.sample_id,
+        prompt_ids_T=torch.cat((prompt.prompt_ids_T, torch.tensor(completion_ids, dtype=torch.int64))),
+        position_ids_3T=torch.cat((prompt.position_ids_3T, text_positions(prompt.next_position, length)), dim=1),
+        next_position=prompt.next_position + length,
+        placeholders=prompt.placeholders,
+        media=prompt.media,
+        engine_ids=(*prompt.engine_ids, *completion_ids),
+    )
+
+
+def _append(prompt: RenderedPrompt, pieces: Sequence[_Piece], conversation: _Conversation) -> RenderedPrompt:
+    """The prompt with these pieces behind it; media in them are those of the conversation."""
+    processor, media = conversation.processor, conversation.media
+    ids, runs = _encode(_expand(pieces, conversation), processor)
+    positions_3T, next_position = prompt_positions(
+        len(ids), runs, media, processor.geometry, start=prompt.next_position
+    )
+    _assert_counts(ids, [media[medium] for medium in conversation.placed], processor)
+    offset = len(prompt.prompt_ids_T)
+    moved = (Placeholder(run.start + offset, run.length, run.medium, run.first) for run in runs)
+    return RenderedPrompt(
+        sample_id=prompt.sample_id,
+        prompt_ids_T=torch.cat((prompt.prompt_ids_T, torch.tensor(ids, dtype=torch.int64))),
+        position_ids_3T=torch.cat((prompt.position_ids_3T, positions_3T), dim=1),
+        next_position=next_position,
+        placeholders=(*prompt.placeholders, *moved),
+        media=tuple(media),
+        engine_ids=(*prompt.engine_ids, *_encode(pieces, processor)[0]),
+    )
+
+
+def _assert_counts(ids: Sequence[int], placed: Sequence[MediaEntry], processor: FamilyProcessor) -> None:
+    """Placeholder ids are as many as the grids' tokens: the features that will take their places fit exactly."""
+    pads = ids.count(processor.image_token_id) + ids.count(processor.video_token_id)
+    tokens = sum(math.prod(entry.grid_thw) // processor.geometry.merge_size**2 for entry in placed)
+    assert pads == tokens == sum(entry.num_tokens for entry in placed), (pads, tokens)
