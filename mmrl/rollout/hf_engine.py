@@ -1,0 +1,208 @@
+"""The reference engine: a decode loop of our own over a transformers model, exact and without a server.
+
+A prompt, its media included, is computed once per group and its cache repeated; several groups of different prompt
+lengths decode together. It shares the trainer's modules or holds a model of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+
+from mmrl.errors import EngineError
+from mmrl.models.families import FamilyProcessor
+from mmrl.rollout.hf_decode import DecodeBatch, Part, Running
+from mmrl.rollout.sampling import banned_tensor
+from mmrl.rollout.types import Completion, Group, Request, Sampling
+
+
+class HfEngine:
+    """Implements the Engine protocol with the model it is given.
+
+    max_batch_tokens: prompt and completion tokens, padding included, that are decoded together at most. A request
+        that needs more is decoded in several batches; one completion that needs more is an EngineError.
+    """
+
+    def __init__(self, model: Any, processor: FamilyProcessor, *, max_batch_tokens: int = 32768) -> None:
+        self.model: Any = model
+        self.processor = processor
+        self.max_batch_tokens = max_batch_tokens
+        self.policy_version = 0
+        self._state: Literal["awake", "asleep", "closed"] = "awake"
+
+    @property
+    def banned_ids(self) -> tuple[int, ...]:
+        """Vision tokens and ids without a token."""
+        return self.processor.banned_ids
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[Group]:
+        """Yield one Group per request as it finishes. Raises EngineError, before anything is decoded, for requests
+        that cannot be served.
+
+        A completion is decided by prompt, weights, its request's seed and its own index; the size of the batch changes
+        logits by rounding only (about 1e-7 in float32). Between two groups the model is back in the mode (train or
+        eval, gradients) it was in.
+        """
+        if self._state != "awake":
+            raise EngineError(f"the engine is {self._state}; it must be awake to generate")
+        requests = list(requests)
+        for request in requests:
+            self._check(request)
+        return self._decode(requests)
+
+    def sync_weights(self, named_tensors: Iterable[tuple[str, torch.Tensor]], policy_version: int) -> None:
+        """Take the trainer's weights, given by the model's own parameter names.
+
+        Tensors that are the engine's own (shared with the trainer) are left alone. Raises EngineError for a tensor of
+        another shape (fault 56) and, listing both, for names one side alone has (fault 58).
+        """
+        own = dict(self.model.named_parameters(remove_duplicate=False))
+        missing = {name for name, _ in self.model.named_parameters()}
+        unknown = []
+        with torch.no_grad():
+            for name, tensor in named_tensors:
+                missing.discard(name)
+                if name not in own:
+                    unknown.append(name)
+                else:
+                    _copy(own[name], tensor, name=name)
+        if missing or unknown:
+            raise EngineError(
+                f"weight names differ: the engine also has {_listed(missing)}, the trainer also has {_listed(unknown)}"
+            )
+        self.policy_version = policy_version
+
+    def sleep(self) -> None:
+        """Refuse work until `wake`. Nothing but the weights is held between calls, so there is nothing to free."""
+        self._state = "asleep"
+
+    def wake(self) -> None:
+        self._state = "awake"
+
+    def close(self) -> None:
+        """Let go of the model. The engine cannot be used after."""
+        self._state = "closed"
+        self.model = None
+
+    def _check(self, request: Request) -> None:
+        where = f"request {request.request_id} ({request.prompt.sample_id})"
+        sampling, prefixes = request.sampling, request.prefix_ids
+        if request.n < 1 or sampling.max_new_tokens < 1:
+            raise EngineError(f"{where}: n {request.n} and max_new_tokens {sampling.max_new_tokens} must be at least 1")
+        if prefixes and len(prefixes) != request.n:
+            raise EngineError(f"{where}: {len(prefixes)} prefixes for {request.n} completions; give one each, or none")
+        if (longest := max(map(len, prefixes), default=0)) > sampling.max_new_tokens:
+            raise EngineError(f"{where}: a prefix of {longest} tokens, max_new_tokens is {sampling.max_new_tokens}")
+        if banned := {i for prefix in prefixes for i in prefix} & set(self.banned_ids):
+            raise EngineError(f"{where}: forced tokens {sorted(banned)} are banned from generation")
+        if _width(request) > self.max_batch_tokens:
+            raise EngineError(
+                f"{where}: {len(request.prompt.prompt_ids_T)} prompt tokens and {sampling.max_new_tokens} new tokens "
+                f"are more than rollout.max_batch_tokens ({self.max_batch_tokens}); raise it, or lower "
+                f"rollout.max_new_tokens or data.max_prompt_tokens"
+            )
+
+    def _decode(self, requests: Sequence[Request]) -> Iterator[Group]:
+        ended: list[list[Running]] = [[] for _ in requests]
+        for parts in plan_batches(requests, max_batch_tokens=self.max_batch_tokens):
+            batch: DecodeBatch | None = None
+            while batch is None or batch.running:
+                with evaluating(self.model):
+                    batch = batch or self._start(parts)
+                    done = _advance_to_group(batch, ended)
+                for group in done:
+                    yield self._group(requests[group], ended[group])
+
+    def _start(self, parts: Sequence[Part]) -> DecodeBatch:
+        banned_V = banned_tensor(self.banned_ids, self.model.lm_head.weight.device)
+        return DecodeBatch(self.model, self.processor, parts, banned_V=banned_V)
+
+    def _group(self, request: Request, ended: Sequence[Running]) -> Group:
+        ordered = sorted(ended, key=lambda sequence: sequence.completion)
+        return Group(request, tuple(self._completion(sequence) for sequence in ordered))
+
+    def _completion(self, sequence: Running) -> Completion:
+        assert sequence.finish_reason is not None
+        return Completion(
+            ids=tuple(sequence.ids),
+            behavior_logprobs=tuple(sequence.logprobs),
+            finish_reason=sequence.finish_reason,
+            text=self.processor.decode(sequence.ids, skip_special_tokens=True),
+            policy_version=self.policy_version,
+            num_forced=len(sequence.prefix),
+            entropy=tuple(sequence.entropy),
+            alternatives=tuple(sequence.alternatives),
+        )
+
+
+def plan_batches(requests: Sequence[Request], *, max_batch_tokens: int) -> list[list[Part]]:
+    """Which completions are decoded together: equal sampling, longest prompts first, sequences x longest <= the cap.
+
+    A request joins the last batch where all of its completions fit, else it opens as many batches as it needs. With
+    10 prompt and 5 new tokens and a cap of 45 (3 sequences): n = 2, 1, 4 make the batches 2 + 1, 3, 1.
+    """
+    batches: list[list[Part]] = []
+    by_sampling: dict[Sampling, list[int]] = {}
+    for index, request in enumerate(requests):
+        by_sampling.setdefault(request.sampling, []).append(index)
+    for indices in by_sampling.values():
+        room = 0
+        for index in sorted(indices, key=lambda i: -_width(requests[i])):
+            request = requests[index]
+            if request.n <= room:
+                batches[-1].append(Part(index, request, range(request.n)))
+                room -= request.n
+                continue
+            capacity = max_batch_tokens // _width(request)
+            starts = range(0, request.n, capacity)
+            batches += [[Part(index, request, range(s, min(s + capacity, request.n)))] for s in starts]
+            room = capacity - (request.n - starts[-1])
+    return batches
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Eval mode without gradients; afterwards every module is in the mode it was in."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _advance_to_group(batch: DecodeBatch, ended: list[list[Running]]) -> list[int]:
+    """Decode until the batch is empty or some request has all its completions; the indices of such requests."""
+    while batch.running:
+        done = []
+        for sequence in batch.advance():
+            group = sequence.part.group
+            ended[group].append(sequence)
+            if len(ended[group]) == sequence.part.request.n:
+                done.append(group)
+        if done:
+            return done
+    return []
+
+
+def _width(request: Request) -> int:
+    return len(request.prompt.prompt_ids_T) + request.sampling.max_new_tokens
+
+
+def _copy(own: torch.Tensor, tensor: torch.Tensor, *, name: str) -> None:
+    if own is tensor or (own.data_ptr() == tensor.data_ptr() and own.shape == tensor.shape):
+        return
+    if own.shape != tensor.shape:
+        raise EngineError(f"weight {name}: the trainer sent {tuple(tensor.shape)}, the engine has {tuple(own.shape)}")
+    own.copy_(tensor)
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = sorted(names)
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return shown or "nothing"
