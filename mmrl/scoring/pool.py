@@ -1,0 +1,210 @@
+"""Scoring in worker processes, with a time limit that costs only the completion that exceeds it.
+
+Workers receive a reward's spelling and resolve it themselves. Many completions travel in one message; when a message
+exceeds the limit, or its worker dies, the worker is killed and replaced and the completions are scored one by one, so
+that the offender alone stays unscored. Time limits are the parent's clock, not signals: they hold beside threads.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from mmrl.data.sample import Sample
+from mmrl.errors import RewardError
+from mmrl.scoring.reward import Reward, resolve_reward
+
+Group = tuple[Sample, tuple[str, ...]]
+NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one completion under one reward.
+
+    value: the reward; NaN when unscored. extra: the other numbers of a reward that returns a dict.
+    event: why it is unscored: `bad_answer`, `raised`, `bad_result`, `not_finite`, `timeout` or `died`; else None.
+    """
+
+    value: float
+    extra: Mapping[str, float] = field(default_factory=dict)
+    event: str | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardCall:
+    """One message to a worker: a reward by its spelling, its options, and what to score."""
+
+    spelling: str
+    relative_to: Path | None
+    options: Mapping[str, Any]
+    groups: tuple[Group, ...]
+
+    @property
+    def reward(self) -> Reward:
+        return resolve_reward(self.spelling, self.relative_to)
+
+    @property
+    def size(self) -> int:
+        """Number of completions, and of outcomes."""
+        return sum(len(completions) for _, completions in self.groups)
+
+    def split(self) -> list[RewardCall]:
+        """The smallest calls that score the same: single completions, single groups, or (batch form) itself."""
+        if self.reward.form == "batch":
+            return [self]
+        single = self.reward.form == "one"
+        parts = [(s, (c,)) for s, cs in self.groups for c in cs] if single else self.groups
+        return [RewardCall(self.spelling, self.relative_to, self.options, (part,)) for part in parts]
+
+
+def run_call(call: RewardCall) -> list[Outcome]:
+    """Score everything in a call, in this process; outcomes in the order of groups and completions."""
+    reward, options = call.reward, call.options
+    if reward.form == "batch":
+        samples = [sample for sample, completions in call.groups for _ in completions]
+        completions = [c for _, cs in call.groups for c in cs]
+        return _guarded(lambda: reward.function(completions, samples, **options), count=len(samples))
+    outcomes: list[Outcome] = []
+    for sample, completions in call.groups:
+        if reward.form == "group":
+            outcomes += _group(reward, sample, completions, options)
+        else:
+            outcomes += [_one(reward, sample, c, options) for c in completions]
+    return outcomes
+
+
+def _group(reward: Reward, sample: Sample, completions: tuple[str, ...], options: Mapping[str, Any]) -> list[Outcome]:
+    return _guarded(lambda: reward.function(list(completions), sample, **options), count=len(completions))
+
+
+def _one(reward: Reward, sample: Sample, completion: str, options: Mapping[str, Any]) -> Outcome:
+    return _guarded(lambda: [reward.function(completion, sample, **options)], count=1)[0]
+
+
+def _guarded(call: Callable[[], Sequence[Any]], *, count: int) -> list[Outcome]:
+    """The outcomes of one call of a reward. Whatever it raises is kept as an event and counted, never a score."""
+    try:
+        results = list(call())
+    except RewardError as error:
+        return [Outcome(NAN, event="bad_answer", message=str(error))] * count
+    except Exception as error:  # noqa: BLE001 - one of the three places: a plug-in may raise anything
+        return [Outcome(NAN, event="raised", message=f"{type(error).__name__}: {error}")] * count
+    if len(results) != count:
+        message = f"{len(results)} results for {count} completions"
+        return [Outcome(NAN, event="bad_result", message=message)] * count
+    return [_outcome(result) for result in results]
+
+
+def _outcome(result: Any) -> Outcome:
+    numbers = result if isinstance(result, Mapping) else {"reward": result}
+    bad = [key for key, number in numbers.items() if not isinstance(number, Real)]
+    if "reward" not in numbers or bad:
+        message = f"{result!r:.200} is neither a number nor a dict of numbers with the key 'reward'"
+        return Outcome(NAN, event="bad_result", message=message)
+    value = float(numbers["reward"])
+    if not math.isfinite(value):
+        return Outcome(NAN, event="not_finite", message=f"returned {value}")
+    return Outcome(value, {key: float(number) for key, number in numbers.items() if key != "reward"})
+
+
+class RewardPool:
+    """Runs reward calls in `workers` processes; 0 runs them in this process, without a time limit.
+
+    timeout_s: limit of one completion; a call of a batch or group reward may take that times its completions.
+    spellings: rewards a new worker imports before its first call, so that imports are not on the clock.
+    A context manager; `close` kills the workers. They also end by themselves when this process dies.
+    """
+
+    def __init__(
+        self, workers: int, *, timeout_s: float, spellings: Sequence[str] = (), relative_to: Path | None = None
+    ) -> None:
+        self.workers = workers
+        self.timeout_s = timeout_s
+        self._warm = (tuple(spellings), relative_to)
+        self._processes: Any = None
+
+    def __enter__(self) -> RewardPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill the workers. A later `run` starts new ones."""
+        if self._processes is not None:
+            self._processes.stop()
+            self._processes.join()
+            self._processes = None
+
+    def run(self, calls: Sequence[RewardCall]) -> list[list[Outcome]]:
+        """The outcomes of every call, in order. Never raises for what a reward does."""
+        if self.workers == 0:
+            return [run_call(call) for call in calls]
+        running = [(call, self._submit(call)) for call in calls]
+        return [self._collect(call, future) for call, future in running]
+
+    def _submit(self, call: RewardCall) -> Future[list[Outcome]]:
+        limit = self.timeout_s * (1 if call.reward.form == "one" else call.size)
+        return self._ready().schedule(run_call, args=(call,), timeout=limit)
+
+    def _collect(self, call: RewardCall, future: Future[list[Outcome]]) -> list[Outcome]:
+        # exception() hands over even a SystemExit that a reward raised; result() would raise it here.
+        error = future.exception()
+        if error is None:
+            return future.result()
+        parts = call.split()
+        if len(parts) > 1:
+            return [outcome for part in self.run(parts) for outcome in part]
+        event, message = _failure(error)
+        return [Outcome(NAN, event=event, message=message)] * call.size
+
+    def _ready(self) -> Any:
+        if self._processes is not None and not self._processes.active:
+            self.close()  # the pool breaks when a worker is killed from outside between two calls
+        if self._processes is None:
+            self._processes = _start(self.workers, self._warm)
+        return self._processes
+
+
+def _start(workers: int, warm: tuple[tuple[str, ...], Path | None]) -> Any:
+    from pebble import ProcessPool
+
+    # Workers descend from a small clean server process: this one has threads (torch, DeepSpeed) that a fork would
+    # freeze in the middle of whatever they hold.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return ProcessPool(max_workers=workers, initializer=_prepare_worker, initargs=warm, context=context)
+
+
+def _prepare_worker(spellings: tuple[str, ...], relative_to: Path | None) -> None:
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    for spelling in spellings:
+        resolve_reward(spelling, relative_to)
+
+
+def _die_with_parent() -> None:
+    """End this process when the one that asked for it is gone, even while a reward hangs."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _failure(error: BaseException) -> tuple[str, str]:
+    from pebble import ProcessExpired
+
+    if isinstance(error, TimeoutError):
+        return "timeout", "took longer than rewards.timeout_s"
+    if isinstance(error, ProcessExpired):
+        return "died", f"its process ended with code {error.exitcode}"
+    return "died", f"{type(error).__name__}: {error}"

@@ -1,0 +1,108 @@
+"""A reward plug-in, resolved from its spelling: its function, its form, and what it declares.
+
+The form follows from the names of the first two parameters:
+
+    one     (completion, sample)    one completion -> a number, or {"reward": number, other: number}
+    batch   (completions, samples)  any completions, one sample each -> one result per completion
+    group   (completions, sample)   all completions of one sample -> one result per completion
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, get_args
+
+from mmrl.data.sample import GeometryKind
+from mmrl.errors import ConfigError, PluginError
+from mmrl.plugins import resolve_module
+
+Form = Literal["one", "batch", "group"]
+_FORMS: dict[tuple[str, str], Form] = {
+    ("completion", "sample"): "one",
+    ("completions", "samples"): "batch",
+    ("completions", "sample"): "group",
+}
+_FUNCTIONS = ("score", "score_batch", "score_group")
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """function takes its form's two arguments and keyword options.
+
+    geometry: the kind of place the answer is (module constant `GEOMETRY`), None where it is none.
+    needs_media: whether the reward looks at `sample.media` (module constant `NEEDS_MEDIA`).
+    """
+
+    spelling: str
+    function: Callable[..., Any]
+    form: Form
+    geometry: GeometryKind | None
+    needs_media: bool
+
+
+@functools.cache
+def resolve_reward(spelling: str, relative_to: Path | None = None) -> Reward:
+    """The reward a spelling names; PluginError when there is none or its parameters are of no known form."""
+    module, name = resolve_module(spelling, kind="rewards", relative_to=relative_to)
+    function = _function(module, name, spelling)
+    first_two = tuple(inspect.signature(function).parameters)[:2]
+    form = _FORMS.get((first_two[0], first_two[1])) if len(first_two) == 2 else None
+    if form is None:
+        forms = ", ".join(f"({a}, {b})" for a, b in _FORMS)
+        raise PluginError(f"reward {spelling!r} must begin with the parameters {forms}; it has {first_two}")
+    geometry = getattr(module, "GEOMETRY", None)
+    if geometry is not None and geometry not in get_args(GeometryKind):
+        raise PluginError(
+            f"reward {spelling!r}: GEOMETRY = {geometry!r} is none of {', '.join(get_args(GeometryKind))}"
+        )
+    return Reward(spelling, function, form, geometry, bool(getattr(module, "NEEDS_MEDIA", False)))
+
+
+def _function(module: ModuleType, name: str | None, spelling: str) -> Callable[..., Any]:
+    if name is not None:
+        if not callable(getattr(module, name, None)):
+            raise PluginError(f"reward {spelling!r}: no function {name!r} in {module.__file__}")
+        return getattr(module, name)
+    found = [n for n in _FUNCTIONS if callable(getattr(module, n, None))]
+    if len(found) != 1:
+        raise PluginError(
+            f"reward {spelling!r}: {module.__file__} must have exactly one of {', '.join(_FUNCTIONS)}; "
+            f"it has {', '.join(found) or 'none'}"
+        )
+    return getattr(module, found[0])
+
+
+def check_options(reward: Reward, options: Mapping[str, Any], *, where: str) -> None:
+    """ConfigError, naming `where`, for an option the reward does not have, lacks, or has with another type."""
+    parameters = dict(list(inspect.signature(reward.function).parameters.items())[2:])
+    known = [n for n, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
+    accepts_any = len(known) < len(parameters)
+    for name in options:
+        if name not in known and not accepts_any:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise ConfigError(f"{where}: unknown option {name!r}; {hint}it has: {', '.join(known) or 'none'}")
+    missing = [n for n in known if parameters[n].default is inspect.Parameter.empty and n not in options]
+    if missing:
+        raise ConfigError(f"{where}: the option {missing[0]!r} must be given")
+    _check_types(reward, options, where=where)
+
+
+def _check_types(reward: Reward, options: Mapping[str, Any], *, where: str) -> None:
+    # Workers import this module too, and they need no validation: pydantic stays out of their start.
+    from pydantic import TypeAdapter, ValidationError
+
+    hints = typing.get_type_hints(reward.function)
+    for name, value in options.items():
+        try:
+            TypeAdapter(hints.get(name, Any)).validate_python(value, strict=True)
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"]
+            raise ConfigError(f"{where}: option {name!r} is {value!r}: {problem}") from error

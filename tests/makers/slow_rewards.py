@@ -1,0 +1,52 @@
+"""Rewards that behave badly on demand: the completion says how."""
+
+import os
+import sys
+import time
+
+from mmrl.errors import RewardError
+
+
+def score(completion, sample):
+    if completion == "hang":
+        time.sleep(60)
+    if completion == "die":
+        os._exit(3)
+    if completion == "exit":
+        sys.exit(4)
+    if completion == "raise":
+        raise KeyError("boom")
+    if completion == "bad answer":
+        raise RewardError(f"{sample.where}: no answer")
+    return {"nan": float("nan"), "text": "1", "none": None}.get(completion, float(len(completion)))
+
+
+def pid(completion, sample):
+    return os.getpid()
+
+
+def with_parts(completion, sample):
+    return {"reward": 0.5, "length": len(completion)}
+
+
+def no_reward_key(completion, sample):
+    return {"length": 1.0}
+
+
+def batch(completions, samples):
+    return [len(c) + len(s.columns) for c, s in zip(completions, samples, strict=True)]
+
+
+def group(completions, sample):
+    if "hang" in completions:
+        time.sleep(60)
+    longest = max(map(len, completions))
+    return [float(len(c) == longest) for c in completions]
+
+
+def too_few(completions, sample):
+    return [1.0]
+
+
+def media_count(completion, sample):
+    return float(len(sample.media))
