@@ -106,19 +106,22 @@ def sample_clip(clip: Clip, job: OpenJob, *, reader: str, broken_tail: str) -> O
     opened = None if info.missing_frames and broken_tail == "error" else _read(clip, usable, job, reader=reader)
     if opened is None:
         usable = sorted(index for index, _ in clip.frames(usable))
-        _check_tail(len(usable), info, job, broken_tail=broken_tail)
+        _check_tail(len(usable), info, job, reader=reader, broken_tail=broken_tail)
         opened = _read(clip, usable, job, reader=reader)
     if opened is None:
         raise MediaError(source_name(job.ref), "frames that decoded at first did not decode again")
     return opened
 
 
-def _check_tail(decoded: int, info: ClipInfo, job: OpenJob, *, broken_tail: str) -> None:
+def _check_tail(decoded: int, info: ClipInfo, job: OpenJob, *, reader: str, broken_tail: str) -> None:
     promised = info.num_frames + info.missing_frames
     if decoded and broken_tail == "use_decoded":
         return
-    remedy = "; data.video.broken_tail: use_decoded would sample from those" if decoded else ""
-    raise MediaError(source_name(job.ref), f"broken clip: {decoded} of {promised} frames decode{remedy}")
+    remedy = (
+        "data.video.broken_tail: use_decoded would sample from those" if decoded else "try another data.video.reader"
+    )
+    reason = f"{decoded} of {promised} frames decode (reader {reader}); {remedy}"
+    raise MediaError(source_name(job.ref), reason)
 
 
 def _read(clip: Clip, usable: Sequence[int], job: OpenJob, *, reader: str) -> OpenedMedia | None:
@@ -175,7 +178,7 @@ class MemoryClip:
         self._frames_FHW3 = frames_FHW3
         times_s = tuple(index / fps for index in range(len(frames_FHW3)))
         size = (frames_FHW3.shape[2], frames_FHW3.shape[1])
-        self.info = ClipInfo(times_s, start_s=0.0, size=size, rotation=0, codec="raw", fps=fps)
+        self.info = ClipInfo(times_s, start_s=0.0, size=size, rotation=0, codec="raw", container=MEMORY_READER, fps=fps)
 
     def frames(self, indices: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
         """See mmrl.data.video.Clip.frames."""

@@ -49,7 +49,7 @@ def media_errors(name: object, *, hint: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except MediaError:
+    except (MediaError, AssertionError):  # an assertion is a fault of this program, not of the medium
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

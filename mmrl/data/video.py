@@ -8,6 +8,7 @@ after rotation. Of several video streams the container's default is taken. No re
 
 from __future__ import annotations
 
+import bisect
 import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,10 +39,12 @@ class ClipInfo:
     start_s: presentation time of the first frame on the container's own clock.
     size: (width, height) in pixels as displayed, after rotation.
     rotation: degrees counter-clockwise that turn a decoded frame upright: 0, 90, 180 or 270 (already in `size`).
+    codec, container: FFmpeg's names (`h264`, `mov,mp4,m4a,3gp,3g2,mj2`).
     fps: mean rate; frames / fps is the duration. The declared rate where the times agree with it.
     missing_frames: frames that the container promises and does not hold (a file cut short).
     synthetic_times: the container stores no times; frame i is placed at i / fps.
     edit_list: the container holds frames that are not to be shown.
+    video_stream: place of the chosen stream among the container's video streams.
 
     Four frames at 10 frames per second: timestamps_s (0.0, 0.1, 0.2, 0.3), fps 10.0, duration_s 0.4.
     """
@@ -51,10 +54,12 @@ class ClipInfo:
     size: tuple[int, int]
     rotation: int
     codec: str
+    container: str
     fps: float
     missing_frames: int = 0
     synthetic_times: bool = False
     edit_list: bool = False
+    video_stream: int = 0
 
     @property
     def num_frames(self) -> int:
@@ -110,6 +115,17 @@ def mean_rate(timestamps_s: Sequence[float], declared: float) -> float:
     if span <= 0.0 or abs(declared * span - intervals) <= 0.5:
         return declared
     return intervals / span
+
+
+def frame_at(timestamps_s: Sequence[float], time_s: float) -> int | None:
+    """The frame presented at time_s, as another library reports it (rounded, or as a 32-bit float); None if none is.
+
+    Times 0.0, 0.1 and 0.2 s: 0.0999 is frame 1, 0.15 none.
+    """
+    after = bisect.bisect_left(timestamps_s, time_s)
+    near = min(range(max(after - 1, 0), min(after + 1, len(timestamps_s))), key=lambda i: abs(timestamps_s[i] - time_s))
+    gaps = [timestamps_s[i + 1] - timestamps_s[i] for i in (near - 1, near) if 0 <= i < len(timestamps_s) - 1]
+    return near if abs(timestamps_s[near] - time_s) < 0.49 * min(gaps, default=1.0) else None
 
 
 def not_a_clip(path: Path, reason: str) -> MediaError:

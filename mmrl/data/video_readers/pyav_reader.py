@@ -20,6 +20,7 @@ from PIL import Image
 
 from mmrl.data.image import on_white
 from mmrl.data.video import ClipInfo, mean_rate, not_a_clip
+from mmrl.data.video_readers.container_size import is_cut
 from mmrl.errors import MediaError
 
 SEEK_GAIN = 6
@@ -100,7 +101,7 @@ class PyavClip:
         try:
             # Only local files: a playlist that poses as a clip may not open others over the network.
             self._container = av.open(str(self._path), options={"protocol_whitelist": "file"})
-        except InvalidDataError as error:
+        except (InvalidDataError, EOFError) as error:
             raise not_a_clip(self._path, "no readable container (not a video, or cut before its index)") from error
         self._stream: Any = self._container.streams.best("video")
         if self._stream is None:
@@ -124,7 +125,9 @@ class PyavClip:
         rows, hidden, cut = _scan_packets(self._container, self._stream)
         if not rows:
             raise MediaError(self._path, "its video stream holds no frames")
-        if any(pts is None for pts, _, _ in rows):
+        # AVI stores no times: FFmpeg guesses them, and guesses wrong where pictures are reordered.
+        reordered_avi = "avi" in self._container.format.name and self._stream.codec_context.has_b_frames
+        if reordered_avi or any(pts is None for pts, _, _ in rows):
             return self._count_frames(len(rows))
         ticks = sorted({pts for pts, _, _ in rows})
         index_of = {tick: index for index, tick in enumerate(ticks)}
@@ -134,7 +137,7 @@ class PyavClip:
         start = min(tick for pts, dts, _ in rows[:1] for tick in (pts, dts) if tick is not None)
         keyframes = tuple(sorted({**entries, 0: start}.items()))
         promised = self._stream.frames if mov else 0
-        missing = max(promised - hidden - len(rows), int(cut))
+        missing = max(promised - hidden - len(rows), int(cut or is_cut(self._path)))
         return _Timeline(tuple(ticks), keyframes, start, missing, hidden)
 
     def _count_frames(self, num_packets: int) -> _Timeline:
@@ -142,7 +145,7 @@ class PyavClip:
         self._rewind(0)
         sound = [is_sound for _, is_sound in _decode(self._container, self._stream)]
         count = sum(sound)
-        broken = not all(sound) or not count
+        broken = not all(sound) or not count or is_cut(self._path)
         missing = max(num_packets - count, 1) if broken else 0
         return _Timeline(tuple(range(count)), ((0, 0),), 0, missing, synthetic=True)
 
@@ -160,10 +163,12 @@ class PyavClip:
             size=size,
             rotation=rotation,
             codec=stream.codec_context.codec.canonical_name,
+            container=self._container.format.name,
             fps=mean_rate(times_s, declared),
             missing_frames=line.missing,
             synthetic_times=line.synthetic,
             edit_list=line.hidden > 0,
+            video_stream=[other.index for other in self._container.streams.video].index(stream.index),
         )
 
     def _first_frame(self) -> av.VideoFrame:
