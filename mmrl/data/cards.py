@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import ValidationError
-
+from mmrl.config.load import read_section
 from mmrl.config.schema import CardSection
 from mmrl.data.placeholders import Filler, check_counts, split_text
 from mmrl.data.sample import GeometryPart, MediaKind, MediaRef, Message, Sample
@@ -28,36 +26,22 @@ _MEDIA: dict[MediaKind, str] = {"image": "images", "video": "videos"}
 
 
 def resolve_card(card: str | CardSection, *, relative_to: Path) -> CardSection:
-    """The card with its preset filled in and checked. A string is a preset's name or a path to a YAML file."""
+    """The card with its preset filled in and checked. A string is a path to a YAML file or a shipped card's name."""
     if isinstance(card, str):
-        card = _read_card(card, relative_to=relative_to)
+        is_path = "/" in card or card.endswith((".yaml", ".yml"))
+        card = read_section(relative_to / card, CardSection) if is_path else _shipped_card(card)
     if card.preset is not None:
-        card = _over_preset(card, _read_card(card.preset, relative_to=relative_to))
+        card = _over_preset(card, _shipped_card(card.preset))
     _check_card(card)
     return card
 
 
-def _read_card(spelling: str, *, relative_to: Path) -> CardSection:
-    path = relative_to / spelling if "/" in spelling or spelling.endswith((".yaml", ".yml")) else None
-    if path is None:
-        path = shipped_dir("datasets") / spelling / "card.yaml"
-        if not path.is_file():
-            known = ", ".join(sorted(p.parent.name for p in shipped_dir("datasets").glob("*/card.yaml")))
-            raise ConfigError(f"unknown card preset {spelling!r}; known: {known}; or write a path to a card.yaml")
-    if not path.is_file():
-        raise ConfigError(f"card {path}: no such file")
-    try:
-        return CardSection.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
-    except yaml.YAMLError as error:
-        raise ConfigError(f"card {path}: not valid YAML: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"card {path}: {key}: {first['msg']}; known keys: {_known_keys()}") from error
-
-
-def _known_keys() -> str:
-    return ", ".join(CardSection.model_fields)
+def _shipped_card(name: str) -> CardSection:
+    folder = shipped_dir("datasets")
+    known = sorted(path.parent.name for path in folder.glob("*/card.yaml"))
+    if name not in known:
+        raise ConfigError(f"unknown card {name!r}; shipped: {', '.join(known)}; a file is named by `card: ./card.yaml`")
+    return read_section(folder / name / "card.yaml", CardSection)
 
 
 def _over_preset(card: CardSection, preset: CardSection) -> CardSection:
