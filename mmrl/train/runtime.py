@@ -13,7 +13,7 @@ import torch
 from mmrl.config.schema import DataSection, RunConfig, StageSection
 from mmrl.data.cache import PixelCache
 from mmrl.data.decoder import MediaOpener
-from mmrl.data.prepare import Prepared, prepare
+from mmrl.data.prepare import Prepared, Preparer
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import SkippedLog
 from mmrl.models.families import FamilyProcessor
@@ -53,8 +53,7 @@ class Runtime:
     def prepare(self, samples: Sequence[Sample], data: DataSection) -> list[Prepared]:
         """Media from the cache, prompts rendered, answers in the model's space. Skipped samples are missing."""
         with self.watch.time("media"):
-            return prepare(
-                samples,
+            preparer = Preparer(
                 cache=self.cache,
                 opener=self.opener,
                 processor=self.processor,
@@ -63,6 +62,7 @@ class Runtime:
                 skipped=self.skipped,
                 geometry_kind=self.router.geometry_kind,
             )
+            return preparer.prepare(samples)
 
     def logprob_settings(self, *, temperature: float) -> LogprobSettings:
         return LogprobSettings(
