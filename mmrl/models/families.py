@@ -38,6 +38,7 @@ class Family:
     module_groups: group -> prefixes of parameter names; the longest prefix that fits decides.
     tokens_per_second: temporal positions per second where config.json states none; None: positions know no time.
     banned_tokens: never sampled.
+    shares_prefix: its attention takes a tree mask, so a group may be one packed row; else one row per completion.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Family:
     tokens_per_second: float | None = None
     time_space: str = "seconds"
     banned_tokens: tuple[str, ...] = VISION_TOKENS
+    shares_prefix: bool = True
 
 
 FAMILIES: Mapping[str, Family] = {

@@ -1,23 +1,166 @@
-"""Filling the batch of a reinforcement-learning step: prompts, completions, rewards, and the groups that are kept.
+"""Filling the batch of a reinforcement-learning step: prompts, completions, rewards, and which groups are kept.
 
-Shape letters: P prompts, G group size, N sequences, C completion tokens, K reward parts.
+Shape letters: P prompts, N sequences (completions), C completion tokens, K reward parts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
-from mmrl.algorithms.rollout_batch import RolloutBatch
+from mmrl.algorithms.advantages import group_stats
+from mmrl.algorithms.algorithm import Algorithm
+from mmrl.algorithms.rollout_batch import Rewards, RolloutBatch, batch_from_groups, concatenate
+from mmrl.config.schema import StageSection
+from mmrl.data.loader import Loader
+from mmrl.data.prepare import Prepared
 from mmrl.data.rendered import RenderedPrompt
+from mmrl.train.metrics import means_over_ranks
+from mmrl.train.prompts import next_prompts, rank_share
+from mmrl.train.rollouts import RolloutSpec, ScoredRollouts, roll_out, rollout_rows, sampling_of
+from mmrl.train.runtime import Runtime, derive_seed
+
+# Adds old, ref or entropy to a batch: (batch, prompts by prompt id, names) -> batch
+AddLogprobs = Callable[[RolloutBatch, Mapping[str, RenderedPrompt], frozenset[str]], RolloutBatch]
 
 
 @dataclass(frozen=True)
 class Collected:
-    """A full batch. prompts[p] is the prompt of the rows of `batch` whose gid is p."""
+    """The kept rows of a step. prompts: by `batch.prompt_id`."""
 
     batch: RolloutBatch
     rewards_N: torch.Tensor
-    prompts: tuple[RenderedPrompt, ...]
+    prompts: dict[str, RenderedPrompt]
     metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Collector:
+    """Fills batches for one stage."""
+
+    run: Runtime
+    section: StageSection
+    loader: Loader
+    algorithm: Algorithm
+    add_logprobs: AddLogprobs
+
+    def collect(self, number: int) -> Collected:
+        """Rounds of generation until enough groups are kept; one round unless the algorithm refills its batch."""
+        wanted = rank_share(self.section.prompts_per_step)
+        batches: list[RolloutBatch] = []
+        rewards: list[torch.Tensor] = []
+        prompts: dict[str, RenderedPrompt] = {}
+        values: dict[str, list[float]] = defaultdict(list)
+        missing = wanted
+        while missing:
+            batch, rewards_N = self._round(missing, seed=(number, len(batches)), prompts=prompts, values=values)
+            batches.append(batch)
+            rewards.append(rewards_N)
+            if not self.algorithm.refills:
+                break
+            kept = sum(len(b.gid_N.unique()) for b in batches)
+            missing = self.algorithm.missing_groups(kept, wanted=wanted, rounds=len(batches))
+        batch, rewards_N = self.algorithm.replay(concatenate(batches), torch.cat(rewards))
+        metrics = {**means_over_ranks(values), "groups/rounds": float(len(batches))}
+        return Collected(batch, rewards_N, prompts, {**metrics, "tokens": float(batch.mask_NC.sum())})
+
+    def _round(
+        self,
+        groups: int,
+        *,
+        seed: tuple[int, int],
+        prompts: dict[str, RenderedPrompt],
+        values: dict[str, list[float]],
+    ) -> tuple[RolloutBatch, torch.Tensor]:
+        """Generate, score and filter up to `groups` groups. Adds to `prompts` and to the logged `values`."""
+        prepared = self._choose(next_prompts(self.run, self.section, self.loader, count=groups), seed=seed)
+        prompts.update({prompt_id(item): item.prompt for item in prepared})
+        rolled = self._roll_out(prepared, seed=seed)
+        batch = as_batch(rolled, step=seed[0], total_steps=self.section.steps)
+        batch = self.algorithm.second_round(batch, self._generator_for(prepared, seed=seed))
+        batch = self.add_logprobs(batch, prompts, self.algorithm.needs_early)
+        rewards_N, token_rewards_NC = self.algorithm.shape_rewards(batch)
+        batch = replace(batch, token_rewards_NC=token_rewards_NC)
+        keep_N = self.algorithm.keep(batch, rewards_N)
+        log_rollouts(rolled, batch, rewards_N, values=values)
+        self._write_samples(rolled)
+        return batch.select(keep_N), rewards_N[keep_N]
+
+    def _choose(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> list[Prepared]:
+        generator = torch.Generator().manual_seed(derive_seed(self.run.config.seed, self.section.name, *seed))
+        return [prepared[i] for i in self.algorithm.sampler([prompt_id(p) for p in prepared], generator).tolist()]
+
+    def _roll_out(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> ScoredRollouts:
+        rollout = self.run.config.rollout
+        spec = RolloutSpec(
+            n=tuple(self.algorithm.budget([prompt_id(p) for p in prepared], rollout.group_size).tolist()),
+            sampling=sampling_of(rollout),
+            seed=(self.run.config.seed, self.section.name, *seed),
+        )
+        return roll_out(self.run, prepared, spec)
+
+    def _generator_for(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> Callable[..., RolloutBatch]:
+        """What `second_round` hooks call: more scored completions for groups of this round.
+
+        generate(gids, n=1, greedy=False, prefix_ids=()) returns a batch whose gid_N are the given ones; prefix_ids
+        holds, for each gid, the forced first tokens of each of its n completions.
+        """
+
+        def generate(
+            gids: Sequence[int],
+            *,
+            n: int = 1,
+            greedy: bool = False,
+            prefix_ids: Sequence[tuple[tuple[int, ...], ...]] = (),
+        ) -> RolloutBatch:
+            spec = RolloutSpec(
+                n=(n,) * len(gids),
+                sampling=sampling_of(self.run.config.rollout, greedy=greedy),
+                seed=(self.run.config.seed, self.section.name, *seed, "second"),
+                prefix_ids=tuple(prefix_ids),
+            )
+            batch = as_batch(roll_out(self.run, [prepared[g] for g in gids], spec), step=seed[0], total_steps=1)
+            return replace(batch, gid_N=torch.tensor(gids)[batch.gid_N], total_steps=self.section.steps)
+
+        return generate
+
+    def _write_samples(self, rolled: ScoredRollouts) -> None:
+        for row in rollout_rows(rolled, limit=self.run.config.log.rollouts_per_step):
+            self.run.rollouts_log.write({"stage": self.section.name, "split": "train", **row})
+
+
+def prompt_id(item: Prepared) -> str:
+    """Names a prompt over epochs and datasets: the key of all per-prompt state."""
+    return f"{item.sample.dataset}/{item.sample.sample_id}"
+
+
+def as_batch(rolled: ScoredRollouts, *, step: int, total_steps: int) -> RolloutBatch:
+    """The arrays the algorithm works on; groups are numbered in the order of their prompts."""
+    scores = rolled.scores
+    rewards = Rewards(torch.from_numpy(scores.values_NK), torch.from_numpy(scores.weights_NK), scores.names)
+    ids = [prompt_id(item) for item in rolled.prepared]
+    return batch_from_groups(rolled.groups, ids, rewards=rewards, step=step, total_steps=total_steps)
+
+
+def log_rollouts(
+    rolled: ScoredRollouts, batch: RolloutBatch, rewards_N: torch.Tensor, *, values: dict[str, list[float]]
+) -> None:
+    """Add what a round gave to the logged values: rewards per task and part, lengths, groups without signal."""
+    for index, item in enumerate(rolled.prepared):
+        task = item.sample.task
+        for completion, reward in enumerate(rolled.scores.rewards[index]):
+            values["reward/mean"].append(reward)
+            values[f"reward/task/{task}"].append(reward)
+            for part, value in rolled.scores.breakdown_of(index, completion).items():
+                values[f"reward/part/{task}/{part}"].append(value)
+    stats = group_stats(rewards_N, batch.gid_N)
+    values["groups/zero_std"] += stats.constant_N.float().tolist()
+    values["groups/reward_std"] += stats.std_N.tolist()
+    values["completion/length"] += batch.length_N.float().tolist()
+    values["completion/truncated"] += batch.truncated_N.float().tolist()
+    values["reward/unscored"] += rewards_N.isnan().float().tolist()
+    for event, count in rolled.scores.events.items():
+        values[f"reward/event/{event}"] += [float(count)]

@@ -1,35 +1,120 @@
 """Reinforcement-learning stage: sample groups, reward them, update the policy. GRPO, or what the hooks make of it.
 
-Shape letters: P prompts, G group size, N = P * G sequences, C completion tokens, K reward parts.
+Shape letters: P prompts, N sequences (completions of all prompts), C completion tokens.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from mmrl.algorithms.aggregate import Denominator
 from mmrl.algorithms.algorithm import build_algorithm
+from mmrl.algorithms.batch import Row
+from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.schema import StageSection
 from mmrl.data.loader import Loader
-from mmrl.train.collect import collect
-from mmrl.train.runtime import Runtime
+from mmrl.data.rendered import RenderedPrompt
+from mmrl.models.packing import group_rows, separate_rows
+from mmrl.train import distributed
+from mmrl.train.collect import Collector
+from mmrl.train.reference import open_reference
+from mmrl.train.runtime import Runtime, derive_seed
+from mmrl.train.step import logprob_pass, optimizer_step
 
 
 class GrpoStage:
-    """One batch of scored groups per step, and `updates_per_batch` optimizer steps on it per pass."""
+    """One batch of scored groups per step, and `updates_per_batch` optimizer steps on each pass over it."""
 
     def __init__(self, run: Runtime, section: StageSection, loader: Loader) -> None:
         self.run, self.section, self.loader = run, section, loader
         self.algorithm = build_algorithm(run.config.algorithm, max_new_tokens=run.config.rollout.max_new_tokens)
         self.settings = run.logprob_settings(temperature=run.config.rollout.temperature)
-        self.reference = open_reference(run, section) if "ref" in self.algorithm.needs else None
+        self.reference = open_reference(run, section) if "ref" in self._all_needs() else None
+        self.collector = Collector(run, section, loader, self.algorithm, self._add_logprobs)
 
     def step(self, number: int) -> dict[str, float]:
-        collected = collect(self.run, self.section, self.loader, self.algorithm, number=number)
-        with self.run.watch.time("logprobs"):
-            batch = self._add_logprobs(collected)
-        advantage_NC = self.algorithm.advantage(collected.rewards_N, batch)
+        collected = self.collector.collect(number)
+        rewards_N, prompts = collected.rewards_N, collected.prompts
+        batch = self._add_logprobs(collected.batch, prompts, self.algorithm.needs)
+        advantage_NC = self.algorithm.advantage(rewards_N, batch)
         weight_NC = self.algorithm.token_weight(advantage_NC, batch)
-        with self.run.watch.time("update"):
-            stats = self._update(batch, collected.rows, advantage_NC=advantage_NC, weight_NC=weight_NC, number=number)
+        batch = replace(batch, meta={**batch.meta, "advantage": advantage_NC, "weight": weight_NC})
+        stats: dict[str, float] = {}
+        for index_N in self._updates(batch, number=number):
+            stats = self._update(batch.select(index_N), prompts)
         self.run.sync_policy()
         metrics = {**collected.metrics, **stats}
-        self.algorithm.on_step_end(batch, collected.rewards_N, metrics)
+        self.algorithm.on_step_end(batch, rewards_N, metrics)
         return metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"loader": self.loader.state_dict(), "algorithm": self.algorithm.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.loader.load_state_dict(state["loader"])
+        self.algorithm.load_state_dict(state["algorithm"])
+
+    def _all_needs(self) -> frozenset[str]:
+        return self.algorithm.needs | self.algorithm.needs_early
+
+    def _updates(self, batch: RolloutBatch, *, number: int) -> Iterator[torch.Tensor]:
+        """Row indices of each optimizer step: whole groups, in an order drawn anew for each pass over the batch."""
+        settings, groups = self.algorithm.settings, batch.gid_N.unique().tolist()
+        for epoch in range(settings.epochs_per_batch):
+            random.Random(derive_seed(self.run.config.seed, self.section.name, number, epoch)).shuffle(groups)
+            for part in range(settings.updates_per_batch):
+                chosen = torch.tensor(groups[part :: settings.updates_per_batch], dtype=torch.long)
+                yield torch.isin(batch.gid_N, chosen).nonzero().flatten()
+
+    def _update(self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt]) -> dict[str, float]:
+        """One optimizer step on these groups. The loss is a share of the mean over all ranks' tokens."""
+        counts = distributed.gather_objects(self.algorithm.denominator(batch))
+        denom: Denominator = sum(counts[1:], start=counts[0])
+
+        def loss(policy_NC: torch.Tensor, sequences: torch.Tensor) -> tuple[torch.Tensor, dict[str, float]]:
+            rows = batch.select(sequences)
+            advantage_NC, weight_NC = rows.meta["advantage"], rows.meta["weight"]
+            return self.algorithm.loss(policy_NC, rows, advantage_NC, weight_NC, denom=denom)
+
+        with self.run.watch.time("update"):
+            rows, width = self._rows(batch, prompts), batch.mask_NC.shape[1]
+            return optimizer_step(self.run.trainer, rows, loss, settings=self.settings, num_tokens=width)
+
+    def _add_logprobs(
+        self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt], names: frozenset[str]
+    ) -> RolloutBatch:
+        """The batch with those of old, ref and entropy that are asked for and not there yet."""
+        wanted = {name for name in names if getattr(batch, f"{name}_NC") is None}
+        if not wanted:
+            return batch
+        rows, shape = self._rows(batch, prompts), tuple(batch.mask_NC.shape)
+        added: dict[str, torch.Tensor | None] = {}
+        with self.run.watch.time("logprobs"):
+            if wanted & {"old", "entropy"}:
+                added["old_NC"], added["entropy_NC"] = logprob_pass(
+                    self.run.trainer, rows, settings=self.settings, shape=shape, entropy="entropy" in wanted
+                )
+            if "ref" in wanted:
+                added["ref_NC"], _ = logprob_pass(
+                    self.reference, rows, settings=self.settings, shape=shape, entropy=False
+                )
+        return replace(batch, **{name: grid for name, grid in added.items() if grid is not None})
+
+    def _rows(self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt]) -> list[Row]:
+        """Packed rows of the batch: a group shares its prompt where configuration and family allow."""
+        train, rows = self.run.config.train, []
+        lengths = batch.length_N.tolist()
+        for gid in batch.gid_N.unique().tolist():
+            members = (batch.gid_N == gid).nonzero().flatten().tolist()
+            prompt = prompts[batch.prompt_id[members[0]]]
+            completions = [batch.ids_NC[n, : lengths[n]].tolist() for n in members]
+            if train.shared_prefix and self.run.processor.family.shares_prefix:
+                rows += group_rows(prompt, completions, members, max_tokens=train.micro_batch_tokens)
+            else:
+                rows += separate_rows(prompt, completions, members)
+        return rows

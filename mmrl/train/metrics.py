@@ -7,17 +7,18 @@ other numbers are the same whenever the same run is repeated on one machine.
 from __future__ import annotations
 
 import json
+import math
 import resource
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-MACHINE_PREFIX = "perf/"
+from mmrl.train import distributed
 
 
 class Stopwatch:
@@ -77,6 +78,21 @@ class MetricsLog:
     def close(self) -> None:
         if self._board is not None:
             self._board.close()
+
+
+def means_over_ranks(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Mean of each key's values over all ranks; NaN (unscored) values are left out, keys without values too.
+
+    >>> means_over_ranks({"reward": [1.0, 0.0, float("nan")], "none": []})
+    {'reward': 0.5}
+    """
+    gathered = distributed.gather_objects({key: list(numbers) for key, numbers in values.items()})
+    means = {}
+    for key in dict.fromkeys(key for part in gathered for key in part):
+        numbers = [value for part in gathered for value in part.get(key, ()) if not math.isnan(value)]
+        if numbers:
+            means[key] = math.fsum(numbers) / len(numbers)
+    return means
 
 
 def peak_memory_gib() -> dict[str, float]:

@@ -30,12 +30,16 @@ class ScoredRollouts:
 
 @dataclass(frozen=True)
 class RolloutSpec:
-    """How completions are drawn: n per prompt; seed parts make each request's seed."""
+    """How completions are drawn.
 
-    n: int
+    n: completions of each prompt. seed: parts that, with the sample's id, make each request's seed.
+    prefix_ids: for each prompt the forced first tokens of each completion; empty: none forced.
+    """
+
+    n: tuple[int, ...]
     sampling: Sampling
     seed: tuple[int | str, ...]
-    want_entropy: bool = False
+    prefix_ids: tuple[tuple[tuple[int, ...], ...], ...] = ()
 
 
 def sampling_of(section: RolloutSection, *, greedy: bool = False) -> Sampling:
@@ -52,15 +56,15 @@ def sampling_of(section: RolloutSection, *, greedy: bool = False) -> Sampling:
 
 
 def roll_out(run: Runtime, prepared: Sequence[Prepared], spec: RolloutSpec) -> ScoredRollouts:
-    """Generate n completions per prompt and score them."""
+    """Generate completions of every prompt and score them."""
     requests = [
         Request(
             request_id=str(index),
             prompt=item.prompt,
-            n=spec.n,
+            n=spec.n[index],
             sampling=spec.sampling,
             seed=derive_seed(*spec.seed, item.sample.dataset, item.sample.sample_id, index),
-            want_entropy=spec.want_entropy,
+            prefix_ids=spec.prefix_ids[index] if spec.prefix_ids else (),
         )
         for index, item in enumerate(prepared)
     ]

@@ -52,17 +52,21 @@ class Runtime:
 
     def prepare(self, samples: Sequence[Sample], data: DataSection) -> list[Prepared]:
         """Media from the cache, prompts rendered, answers in the model's space. Skipped samples are missing."""
+        preparer = Preparer(
+            cache=self.cache,
+            opener=self.opener,
+            processor=self.processor,
+            config=self.config,
+            data=data,
+            skipped=self.skipped,
+            geometry_kind=self.geometry_kind,
+        )
         with self.watch.time("media"):
-            preparer = Preparer(
-                cache=self.cache,
-                opener=self.opener,
-                processor=self.processor,
-                config=self.config,
-                data=data,
-                skipped=self.skipped,
-                geometry_kind=self.router.geometry_kind,
-            )
             return preparer.prepare(samples)
+
+    def geometry_kind(self, task: str) -> GeometryKind | None:
+        """What kind of place a task's answers are; None for other answers and for tasks without a reward (sft only)."""
+        return self.router.geometry_kind(task) if task in self.config.rewards.tasks else None
 
     def logprob_settings(self, *, temperature: float) -> LogprobSettings:
         return LogprobSettings(
@@ -87,6 +91,8 @@ class Runtime:
 
 def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtime:
     """Load the model from `model_path` (the base or a checkpoint) and start every part. The caller closes it."""
+    router = Router(config.rewards)
+    router.validate()
     distributed.start_processes()
     model, processor = load_policy(config.model.model_copy(update={"path": str(model_path)}))
     model.to(distributed.device())
@@ -100,7 +106,7 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
         trainer=trainer,
         optimizer=optimizer,
         rollout=HfEngine(model, processor, max_batch_tokens=config.rollout.max_batch_tokens),
-        router=Router(config.rewards),
+        router=router,
         cache=PixelCache(Path(config.cache.dir), on_miss=config.cache.on_miss, verify=config.cache.verify),
         opener=MediaOpener(config.data.video, workers=config.data.decode_workers),
         skipped=SkippedLog(folder / "skipped.jsonl", max_fraction=config.data.max_skipped_fraction),

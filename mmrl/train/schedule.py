@@ -15,7 +15,7 @@ def learning_rate(stage: StageSection, step: int) -> float:
     Warm-up is linear and reaches `lr` at step `warmup_steps`; after it the rate stays, or falls linearly or by half a
     cosine to `lr * min_lr_ratio` at the last step.
 
-    >>> s = StageSection(name="s", kind="sft", steps=5, prompts_per_step=1, lr=1.0, lr_schedule="linear", warmup_steps=0)
+    >>> s = StageSection(name="s", kind="sft", steps=5, prompts_per_step=1, lr=1.0, lr_schedule="linear")
     >>> [learning_rate(s, i) for i in range(5)]
     [1.0, 0.75, 0.5, 0.25, 0.0]
     """

@@ -16,11 +16,12 @@ from mmrl.config.schema import StageSection
 from mmrl.data.loader import Loader
 from mmrl.data.prepare import Prepared
 from mmrl.data.sample import GeometryKind
-from mmrl.errors import DataError, TooManySkippedError
+from mmrl.errors import DataError
 from mmrl.models.packing import group_row
 from mmrl.scoring.geometry import format_geometry
 from mmrl.train import distributed
-from mmrl.train.runtime import Runtime, stage_data
+from mmrl.train.prompts import next_prompts, rank_share
+from mmrl.train.runtime import Runtime
 from mmrl.train.step import optimizer_step
 
 
@@ -35,7 +36,7 @@ class SftStage:
 
     def step(self, number: int) -> dict[str, float]:
         del number  # the loader knows where it is; nothing here depends on the step
-        prepared = next_prompts(self.run, self.section, self.loader)
+        prepared = next_prompts(self.run, self.section, self.loader, count=rank_share(self.section.prompts_per_step))
         targets = [self._target_ids(item) for item in prepared]
         [global_tokens] = distributed.sum_over_ranks([sum(map(len, targets))])
         rows = [group_row(p.prompt, [t], [n]) for n, (p, t) in enumerate(zip(prepared, targets, strict=True))]
@@ -64,7 +65,7 @@ class SftStage:
         target = sample.columns.get("demonstration", sample.answer)
         if target is None:
             raise DataError(f"{sample.where}: neither a demonstration nor an answer to imitate")
-        text = target_text(target, kind=self.run.router.geometry_kind(sample.task))
+        text = target_text(target, kind=self.run.geometry_kind(sample.task))
         return [*self.run.processor.encode_text(text), self.run.processor.eos_ids[0]]
 
 
@@ -79,18 +80,3 @@ def target_text(target: Any, *, kind: GeometryKind | None) -> str:
     if kind is not None:
         return format_geometry(target, kind)
     return json.dumps(target, ensure_ascii=False)
-
-
-def next_prompts(run: Runtime, section: StageSection, loader: Loader) -> list[Prepared]:
-    """This rank's share of the next `prompts_per_step` rows, prepared; skipped rows are replaced by following ones."""
-    share = len(range(distributed.rank(), section.prompts_per_step, distributed.world_size()))
-    prepared: list[Prepared] = []
-    drawn = 0
-    while len(prepared) < share:
-        if drawn > share + len(loader):
-            raise TooManySkippedError(f"stage {section.name!r}: a whole epoch gave only {len(prepared)} usable rows")
-        wanted = section.prompts_per_step - len(prepared) * distributed.world_size()
-        rows = loader.next(wanted)[distributed.rank() :: distributed.world_size()]
-        drawn += len(rows)
-        prepared += run.prepare(rows, stage_data(run.config, section))
-    return prepared[:share]

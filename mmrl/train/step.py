@@ -65,7 +65,7 @@ def optimizer_step(
     for index, group in enumerate(groups):
         micro = pack(group, settings.processor)
         engine.set_gradient_accumulation_boundary(index == len(groups) - 1)
-        grid_NC, sequences = scatter(settings.run(engine, micro).logprobs_L, micro, num_tokens=num_tokens)
+        grid_NC, sequences = scatter(settings.run(engine, micro).logprobs_L.cpu(), micro, num_tokens=num_tokens)
         loss, stats = loss_function(grid_NC, sequences)
         engine.backward(loss * distributed.world_size())
         for key, value in {"loss/total": float(loss.detach()), **stats}.items():

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from mmrl.config.schema import DataSection
 from mmrl.data.sample import Sample
 from mmrl.train import distributed
+from mmrl.train.metrics import means_over_ranks
 from mmrl.train.rollouts import RolloutSpec, ScoredRollouts, roll_out, rollout_rows, sampling_of
 from mmrl.train.runtime import Runtime
 
@@ -30,7 +31,6 @@ def validate(run: Runtime, samples: Sequence[Sample], data: DataSection) -> Vali
     """Score the policy on the validation rows; every rank takes its share."""
     section = run.config.validation
     sampling = sampling_of(run.config.rollout, greedy=section.n == 1)
-    spec = RolloutSpec(n=section.n, sampling=sampling, seed=("validation", run.config.seed))
     values: dict[str, list[float]] = defaultdict(list)
     generations: list[dict] = []
     share = samples[distributed.rank() :: distributed.world_size()]
@@ -38,34 +38,27 @@ def validate(run: Runtime, samples: Sequence[Sample], data: DataSection) -> Vali
         prepared = run.prepare([share[i] for i in range(start, min(start + section.batch_size, len(share)))], data)
         if not prepared:
             continue
+        spec = RolloutSpec((section.n,) * len(prepared), sampling, seed=("validation", run.config.seed))
         rolled = roll_out(run, prepared, spec)
         _collect(rolled, values)
         generations += rollout_rows(rolled, limit=section.generations - len(generations))
-    return Validation(_means(values), generations)
+    return Validation(_summary(values), generations)
 
 
 def _collect(rolled: ScoredRollouts, values: dict[str, list[float]]) -> None:
     for index, item in enumerate(rolled.prepared):
         for column, score in enumerate(rolled.scores.task_scores[index]):
+            values["val/unscored"].append(float(math.isnan(score)))
             values[f"val/task/{item.sample.task}"].append(score)
             values[f"val/dataset/{item.sample.dataset}"].append(score)
             for part, value in rolled.scores.breakdown_of(index, column).items():
                 values[f"val/part/{item.sample.task}/{part}"].append(value)
 
 
-def _means(values: Mapping[str, list[float]]) -> dict[str, float]:
-    """Means over all ranks; unscored (NaN) values are left out and counted under `val/unscored`."""
-    gathered = distributed.gather_objects(dict(values))
-    keys = sorted({key for part in gathered for key in part})
-    means: dict[str, float] = {}
-    unscored = 0
-    for key in keys:
-        merged = [value for part in gathered for value in part.get(key, ())]
-        scored = [value for value in merged if not math.isnan(value)]
-        unscored += (len(merged) - len(scored)) if key.startswith("val/task/") else 0
-        if scored:
-            means[key] = math.fsum(scored) / len(scored)
+def _summary(values: Mapping[str, list[float]]) -> dict[str, float]:
+    """Means over all ranks, their mean over tasks, and how many completions could not be scored."""
+    means = means_over_ranks(values)
     tasks = [value for key, value in means.items() if key.startswith("val/task/")]
     if tasks:
         means["val/mean"] = math.fsum(tasks) / len(tasks)
-    return {**means, "val/unscored": float(unscored)}
+    return means
