@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mmrl.config.schema import BudgetClass, DataSection, RunConfig
-from mmrl.data.budget_table import BudgetTable
+from mmrl.data.budgets_of import dataset_section, resolve_budget
 from mmrl.data.cache import Opener, PixelCache
 from mmrl.data.opening import OpenJob
 from mmrl.data.render import check_length, fitting_max_pixels, render
 from mmrl.data.rendered import MediaEntry, RenderedPrompt
-from mmrl.data.sample import GeometryKind, Sample
+from mmrl.data.sample import GeometryKind, MediaRef, Sample
 from mmrl.data.skipped import SkipKind, Skipped, SkippedLog
 from mmrl.errors import DataError, MediaError, MmrlError, PromptTooLongError
 from mmrl.models.families import FamilyProcessor
@@ -62,12 +62,14 @@ class Preparer:
 
     def _fetch(self, samples: Sequence[Sample]) -> list[list[MediaEntry | MediaError]]:
         """The media of each sample, all of them asked for together so that misses are opened in parallel."""
-        table = BudgetTable.of(self.config, self.data)
         geometry = self.processor.geometry
-        jobs = [OpenJob(ref, table.budget(sample, ref), geometry) for sample in samples for ref in sample.media]
+        jobs = [OpenJob(ref, self._budget(sample, ref), geometry) for sample in samples for ref in sample.media]
         found = dict(self.cache.get_many(jobs, self.opener))
         results = iter(found[number] for number in range(len(jobs)))
         return [[next(results) for _ in sample.media] for sample in samples]
+
+    def _budget(self, sample: Sample, ref: MediaRef) -> BudgetClass:
+        return resolve_budget(self.config, dataset_section(self.data, sample.dataset), sample, ref)
 
     def _prepare_one(self, sample: Sample, media: Sequence[MediaEntry | MediaError]) -> Prepared | None:
         try:
@@ -113,8 +115,7 @@ class Preparer:
 
     def _render_smaller(self, sample: Sample, fitting: int, *, limit: int) -> Prepared:
         """The prompt with every budget halved until its max_pixels is at most `fitting`: media are opened once more."""
-        table = BudgetTable.of(self.config, self.data)
-        halved = [halve_to(table.budget(sample, ref), fitting) for ref in sample.media]
+        halved = [halve_to(self._budget(sample, ref), fitting) for ref in sample.media]
         geometry = self.processor.geometry
         media = [
             self.cache.get(ref, budget, geometry, self.opener)

@@ -28,6 +28,7 @@ def processor():
 
 def config(**data) -> RunConfig:
     budgets = {"image": {"min_pixels": SIDE**2, "max_pixels": (4 * SIDE) ** 2}}
+    data = {"train": [{"path": "rows.jsonl"}], **data}
     return RunConfig.model_validate({"model": {"path": "m"}, "budgets": budgets, "data": data})
 
 
@@ -91,7 +92,7 @@ def test_a_place_without_a_medium_or_a_space(tmp_path, processor):
 
 def test_unknown_budget_class(tmp_path, processor):
     samples = samples_of(tmp_path, picture_rows(tmp_path, "a.png"), card={"modality": "gui"})
-    with pytest.raises(ConfigError, match="no budget class 'gui'; known: image; add `gui` to `budgets`"):
+    with pytest.raises(ConfigError, match="no budget class 'gui'"):
         preparer(tmp_path, processor, config()).prepare(samples)
 
 
@@ -100,9 +101,6 @@ def test_a_dataset_overrides_budgets(tmp_path, processor):
     run = config(train=[{"path": "rows.jsonl", "budgets": small}])
     samples = samples_of(tmp_path, picture_rows(tmp_path, "a.png"))
     assert preparer(tmp_path, processor, run).prepare(samples)[0].prompt.num_vision_tokens == 1
-    twice = config(train=[{"path": "rows.jsonl", "budgets": small}], val=[{"path": "rows.jsonl"}])
-    with pytest.raises(ConfigError, match="two datasets called 'rows' have different `budgets`"):
-        preparer(tmp_path, processor, twice).prepare(samples)
 
 
 def test_broken_media_stop_or_are_skipped(tmp_path, processor):
