@@ -193,7 +193,7 @@ def largest_max_pixels(media: Sequence[SourceSize], max_tokens: int, geometry: V
     A multiple of one token's pixels; None where even one token a frame is too much. Assumes the frames that are
     already sampled, and min_pixels no larger than the result. No medium is enlarged by it.
 
-    Four photos of 1792 x 896 pixels (2,048 tokens each), 4,000 tokens, token side 28: 828,688 pixels, 968 tokens each.
+    Four photos of 1792 x 896 pixels (2,048 tokens each), 4,000 tokens, token side 28: 828,688 pixels, 990 tokens each.
     """
     token_pixels = geometry.factor**2
     low, high = 0, max((medium.num_tokens for medium in media), default=0)
