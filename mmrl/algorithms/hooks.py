@@ -1,0 +1,139 @@
+"""The hooks of an algorithm, their order, and the plug-in files that fill them.
+
+A step runs the hooks in this order; each has an identity default, so without plug-ins the algorithm is GRPO.
+
+    sampler(prompt_ids, generator) -> index_P          which of the loader's prompts to use          all, in order
+    budget(prompt_ids, group_size) -> n_P              completions per prompt                        group_size
+    second_round(batch, generate) -> batch             rows added or replaced by more generation     the batch
+    shape_rewards(batch, rewards_N) -> (rewards_N, token_rewards_NC | None)                          unchanged
+    keep(batch, rewards_N) -> keep_N                   rows to train on                              all
+    replay(batch, rewards_N) -> (batch, rewards_N)     rows merged in from earlier steps             none
+    advantage(rewards_N, batch, settings) -> advantage_NC                                            as configured
+    token_weight(advantage_NC, batch) -> weight_NC     multiplies the policy term, not the count     ones
+    policy_loss(inputs) -> (loss_NC, stats)            inputs: a LossInput                           as configured
+    regulariser(inputs) -> (loss_NC, stats)            added, coefficient included                   nothing
+    aggregate(loss_NC, mask_NC, denom) -> scalar                                                     as configured
+    on_step_end(batch, rewards_N, metrics) -> None     update trackers                               nothing
+
+A plug-in is a file with some of these functions at module level or, where it has state, as methods of a class
+`Plugin` with `state_dict()` and `load_state_dict(state)` (JSON values, keyed by sample id). Helpers start with `_`: a
+public function that is no hook is an error, because it is most likely a misspelt one. Module constants:
+
+    NEEDS = ("old", "ref", "entropy")   what the batch must hold when advantages are taken
+    NEEDS_EARLY = ("old",)              what it must hold already at shape_rewards and keep
+    SEQUENCE_LEVEL = True               its policy_loss has one ratio per sequence
+
+Several plug-ins chain second_round, shape_rewards and replay in the order of the list, all must agree in keep, weights
+multiply, regularisers add up; each of the other hooks may come from one plug-in only.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from mmrl.errors import PluginError
+from mmrl.plugins import resolve_module
+
+HOOKS = (
+    "sampler",
+    "budget",
+    "second_round",
+    "shape_rewards",
+    "keep",
+    "replay",
+    "advantage",
+    "token_weight",
+    "policy_loss",
+    "regulariser",
+    "aggregate",
+    "on_step_end",
+)
+SINGLE_HOOKS = ("sampler", "budget", "advantage", "policy_loss", "aggregate")
+NEEDS = ("old", "ref", "entropy")
+_STATE_METHODS = ("state_dict", "load_state_dict")
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A loaded plug-in. `holder` is the module, or the instance whose state it keeps."""
+
+    spelling: str
+    holder: Any
+    hooks: dict[str, Callable[..., Any]]
+    needs: frozenset[str]
+    needs_early: frozenset[str]
+    sequence_level: bool
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.holder.state_dict() if hasattr(self.holder, "state_dict") else {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if hasattr(self.holder, "load_state_dict"):
+            self.holder.load_state_dict(state)
+
+
+def load_plugin(spelling: str, *, relative_to: Path | None = None) -> Plugin:
+    """Load `name` (in mmrl/algorithms/plugins), `./file.py`, `./file.py:ClassName` or `package.module:ClassName`.
+
+    Raises PluginError for a file that is missing, has no hook, a public function that is no hook, or an unknown need.
+    """
+    module, class_name = resolve_module(spelling, kind="algorithms", relative_to=relative_to)
+    factory = getattr(module, class_name or "Plugin", None)
+    if class_name and not isinstance(factory, type):
+        raise PluginError(f"plug-in {spelling!r}: no class {class_name!r} in {module.__file__}")
+    holder = factory() if isinstance(factory, type) else module
+    early = _needs(module, "NEEDS_EARLY", spelling)
+    return Plugin(
+        spelling=spelling,
+        holder=holder,
+        hooks=_hooks_of(holder, module, spelling),
+        needs=_needs(module, "NEEDS", spelling) | early,
+        needs_early=early,
+        sequence_level=bool(getattr(module, "SEQUENCE_LEVEL", False)),
+    )
+
+
+def _hooks_of(holder: Any, module: ModuleType, spelling: str) -> dict[str, Callable[..., Any]]:
+    hooks = {}
+    for name, function in inspect.getmembers(holder, callable):
+        is_own = holder is not module or getattr(function, "__module__", None) == module.__name__
+        if name.startswith("_") or not is_own or isinstance(function, type) or name in _STATE_METHODS:
+            continue
+        if name not in HOOKS:
+            near = difflib.get_close_matches(name, HOOKS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"hooks: {', '.join(HOOKS)}"
+            raise PluginError(f"plug-in {spelling!r}: {name!r} is no hook ({hint}); helpers start with '_'")
+        hooks[name] = function
+    if not hooks:
+        raise PluginError(f"plug-in {spelling!r} defines no hook; hooks: {', '.join(HOOKS)}")
+    return hooks
+
+
+def _needs(module: ModuleType, constant: str, spelling: str) -> frozenset[str]:
+    needs = frozenset(getattr(module, constant, ()))
+    if unknown := sorted(needs - set(NEEDS)):
+        raise PluginError(f"plug-in {spelling!r}: {constant} names {unknown[0]!r}; known: {', '.join(NEEDS)}")
+    return needs
+
+
+def chain(plugins: Iterable[Plugin], hook: str) -> list[Callable[..., Any]]:
+    """The functions that fill a hook, in the order of the plug-in list."""
+    return [plugin.hooks[hook] for plugin in plugins if hook in plugin.hooks]
+
+
+def check_single_hooks(plugins: Sequence[Plugin]) -> None:
+    """Raise PluginError when two plug-ins fill a hook of which there can be only one, or one is listed twice."""
+    for hook in SINGLE_HOOKS:
+        names = [plugin.spelling for plugin in plugins if hook in plugin.hooks]
+        if len(names) > 1:
+            raise PluginError(f"plug-ins {names[0]!r} and {names[1]!r} both define {hook!r}; keep one of them")
+    spellings = [plugin.spelling for plugin in plugins]
+    for spelling in spellings:
+        if spellings.count(spelling) > 1:
+            raise PluginError(f"plug-in {spelling!r} is listed twice in 'algorithm.plugins'")

@@ -1,0 +1,140 @@
+"""RolloutBatch: what the algorithm's hooks read, one row per completion.
+
+Shape letters: N completions, C completion tokens (padded), K reward parts, P groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+
+import torch
+
+from mmrl.rollout.types import Group
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RolloutBatch:
+    """The completions of a step.
+
+    prompt_id: sample id per row, stable over epochs; the key of all per-prompt state.
+    gid_N: int64, the group a row is compared in. One per request: two rows of a dataset with the same question are two
+        groups, so it is never derived from text.
+    ids_NC, mask_NC: completion tokens and which cells hold one (bool). An empty completion is a row without True.
+    rollout_NC, old_NC, ref_NC: log-probs of those tokens under the sampler, the policy before the update, and the
+        reference; entropy_NC of the policy before the update. None: nobody asked. 0 where mask is False.
+    rewards_NK: NaN where unscored. weights_NK, or (K,) for all rows alike: 0 where a part does not apply to the row.
+    truncated_N: bool, finish_reason is `length`. token_rewards_NC: rewards of single tokens, where a hook makes some.
+    kind: `fresh`, `replay` or `recycled` per row; empty: all fresh. meta: further columns, first dimension N.
+    """
+
+    prompt_id: tuple[str, ...]
+    gid_N: torch.Tensor
+    ids_NC: torch.Tensor
+    mask_NC: torch.Tensor
+    rollout_NC: torch.Tensor
+    rewards_NK: torch.Tensor
+    reward_names: tuple[str, ...]
+    weights_NK: torch.Tensor
+    truncated_N: torch.Tensor
+    old_NC: torch.Tensor | None = None
+    ref_NC: torch.Tensor | None = None
+    entropy_NC: torch.Tensor | None = None
+    token_rewards_NC: torch.Tensor | None = None
+    kind: tuple[str, ...] = ()
+    meta: dict[str, torch.Tensor] = field(default_factory=dict)
+    step: int = 0
+    total_steps: int = 1
+
+    def __len__(self) -> int:
+        return len(self.prompt_id)
+
+    @property
+    def length_N(self) -> torch.Tensor:
+        """Completion tokens per row."""
+        return self.mask_NC.sum(1)
+
+    def select(self, keep_N: torch.Tensor) -> RolloutBatch:
+        """The rows where a bool mask is True, or those an index tensor lists, in its order."""
+        rows = keep_N.nonzero().flatten() if keep_N.dtype == torch.bool else keep_N
+        changed = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, torch.Tensor) and not (item.name == "weights_NK" and value.dim() == 1):
+                changed[item.name] = value[rows]
+            elif item.name in ("prompt_id", "kind") and value:
+                changed[item.name] = tuple(value[i] for i in rows.tolist())
+        return replace(self, **changed, meta={name: column[rows] for name, column in self.meta.items()})
+
+
+def batch_from_groups(
+    groups: Sequence[Group], prompt_ids: Sequence[str], *, rewards: Rewards, step: int = 0, total_steps: int = 1
+) -> RolloutBatch:
+    """Groups of an engine with their rewards as one batch; row order is group by group, gid counts the groups.
+
+    prompt_ids: the sample id of each group.
+    """
+    done = [completion for group in groups for completion in group.completions]
+    sizes = torch.tensor([len(group.completions) for group in groups])
+    width = max((len(completion.ids) for completion in done), default=0)
+    return RolloutBatch(
+        prompt_id=tuple(p for p, size in zip(prompt_ids, sizes.tolist(), strict=True) for _ in range(size)),
+        gid_N=torch.arange(len(groups)).repeat_interleave(sizes),
+        ids_NC=_grid([c.ids for c in done], width=width, dtype=torch.int64),
+        mask_NC=torch.arange(width) < torch.tensor([len(c.ids) for c in done])[:, None],
+        rollout_NC=_grid([c.behavior_logprobs for c in done], width=width, dtype=torch.float32),
+        rewards_NK=rewards.rewards_NK,
+        reward_names=rewards.names,
+        weights_NK=rewards.weights_NK,
+        truncated_N=torch.tensor([c.finish_reason == "length" for c in done]),
+        step=step,
+        total_steps=total_steps,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rewards:
+    """Scores of N completions by K parts: NaN is unscored, weight 0 is a part that does not apply to the row."""
+
+    rewards_NK: torch.Tensor
+    weights_NK: torch.Tensor
+    names: tuple[str, ...]
+
+
+def _grid(rows: Sequence[Sequence[float]], *, width: int, dtype: torch.dtype) -> torch.Tensor:
+    grid = torch.zeros(len(rows), width, dtype=dtype)
+    for i, row in enumerate(rows):
+        grid[i, : len(row)] = torch.tensor(row, dtype=dtype)
+    return grid
+
+
+def concatenate(batches: Sequence[RolloutBatch]) -> RolloutBatch:
+    """All rows of several batches. Groups stay apart: gid counts them anew, in order; C is the longest."""
+    assert len({batch.reward_names for batch in batches}) == 1, "batches of one step have the same reward parts"
+    width = max(batch.mask_NC.shape[1] for batch in batches)
+    joined = {}
+    for item in fields(RolloutBatch):
+        values = [getattr(batch, item.name) for batch in batches]
+        if item.name.endswith("_NC"):
+            joined[item.name] = None if values[0] is None else torch.cat([_widened(v, width) for v in values])
+        elif item.name in ("rewards_NK", "truncated_N"):
+            joined[item.name] = torch.cat(values)
+        elif item.name in ("prompt_id", "kind"):
+            joined[item.name] = tuple(entry for value in values for entry in value)
+    return replace(
+        batches[0],
+        **joined,
+        weights_NK=torch.cat([batch.weights_NK.expand_as(batch.rewards_NK) for batch in batches]),
+        gid_N=_renumbered([batch.gid_N for batch in batches]),
+        meta={name: torch.cat([batch.meta[name] for batch in batches]) for name in batches[0].meta},
+    )
+
+
+def _widened(grid_NC: torch.Tensor, width: int) -> torch.Tensor:
+    return torch.nn.functional.pad(grid_NC, (0, width - grid_NC.shape[1]))
+
+
+def _renumbered(gids: Sequence[torch.Tensor]) -> torch.Tensor:
+    number: dict[tuple[int, int], int] = {}
+    keys = [(i, gid) for i, gid_N in enumerate(gids) for gid in gid_N.tolist()]
+    return torch.tensor([number.setdefault(key, len(number)) for key in keys], dtype=torch.int64)
