@@ -1,0 +1,167 @@
+"""`mmrl score`: run the rewards on a file of stored completions.
+
+Each line holds `completion`, `answer`, `task` and any other column; all reach the rewards. Lines with an `id` that
+agree in everything but the completion are one group, for rewards of the group form. Places and times in `answer` are
+in the space the completions are written in. The output repeats the lines in order and adds `reward` (null when unscored) and
+`reward_breakdown`. Without a config, every task is scored by the shipped reward of the same name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmrl.config.schema import RewardsSection
+from mmrl.data.sample import Sample
+from mmrl.errors import DataError, RewardError
+from mmrl.plugins import shipped_names
+from mmrl.scoring.router import Router
+from mmrl.scoring.scores import Scores
+
+_OWN = ("completion", "answer", "task")
+_ADDED = ("reward", "reward_breakdown")
+UNSCORED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the file: its number, its columns, and the sample it stands for."""
+
+    number: int
+    columns: Mapping[str, Any]
+    sample: Sample
+
+    @property
+    def completion(self) -> str:
+        return self.columns["completion"]
+
+    @property
+    def group_key(self) -> str:
+        """Equal for the completions of one sample; a line without id is a group of its own."""
+        same = {name: value for name, value in self.columns.items() if name not in ("completion", *_ADDED)}
+        return json.dumps(same if "id" in same else self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What is added to a line; None stands for unscored."""
+
+    reward: float | None
+    breakdown: dict[str, float | None]
+
+
+def score_file(path: Path, *, config: Path | None = None, out: Path | None = None) -> int:
+    """Score every line of `path`; write the rows to `out` (None: standard output), a table to standard error.
+
+    Returns the exit code: 0, or 1 when rows stayed unscored. Raises DataError, naming file and line, for a line that
+    is no row, RewardError for a task without reward, and what loading the config raises.
+    """
+    rows = list(_read(Path(path)))
+    section = _section(config) if config is not None else _shipped_section(rows)
+    with Router(section) as router:
+        router.validate({row.sample.task for row in rows})
+        groups = _groups(rows)
+        scores = router.score([(group[0].sample, [row.completion for row in group]) for group in groups])
+    scored = sorted(zip((row for group in groups for row in group), _results(scores), strict=True), key=_line_number)
+    _write(scored, out)
+    print(_summary(scored, scores), file=sys.stderr)
+    return UNSCORED if any(result.reward is None for _, result in scored) else 0
+
+
+def _results(scores: Scores) -> Iterator[Result]:
+    for row, reward in enumerate(scores.rewards_N.tolist()):
+        parts = {name: _json(value) for name, value in scores.row_breakdown(row).items()}
+        yield Result(_json(reward), parts)
+
+
+def _json(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _line_number(scored: tuple[Row, Result]) -> int:
+    return scored[0].number
+
+
+def _read(path: Path) -> Iterator[Row]:
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield _row(line, where=f"{path}:{number}", number=number)
+
+
+def _row(line: str, *, where: str, number: int) -> Row:
+    try:
+        columns = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{where}: not JSON: {error}") from error
+    if not isinstance(columns, dict):
+        raise DataError(f"{where}: a row is an object with {', '.join(_OWN)}, not {type(columns).__name__}")
+    missing = [name for name in _OWN if name not in columns]
+    if missing:
+        raise DataError(f"{where}: no column {missing[0]!r}; the row has {', '.join(columns)}")
+    for name in ("completion", "task"):
+        if not isinstance(columns[name], str):
+            raise DataError(f"{where}: {name!r} must be text, not {type(columns[name]).__name__}")
+    rest = {name: value for name, value in columns.items() if name not in (*_OWN, *_ADDED)}
+    sample_id = str(columns.get("id", f"line-{number}"))
+    sample = Sample(sample_id, columns["task"], "image", (), answer=columns["answer"], columns=rest, origin=where)
+    return Row(number, columns, sample)
+
+
+def _section(config: Path) -> RewardsSection:
+    from mmrl.config.load import load_config
+
+    return load_config(config).rewards
+
+
+def _shipped_section(rows: Sequence[Row]) -> RewardsSection:
+    """Each task scored by the shipped reward of its name."""
+    known = shipped_names("rewards")
+    for row in rows:
+        if row.sample.task not in known:
+            raise RewardError(
+                f"{row.sample.where}: no shipped reward is named like the task {row.sample.task!r}; "
+                f"give --config, or one of: {', '.join(known)}"
+            )
+    tasks = sorted({row.sample.task for row in rows})
+    return RewardsSection.model_validate({"tasks": {task: [{"reward": task}] for task in tasks}})
+
+
+def _groups(rows: Sequence[Row]) -> list[list[Row]]:
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.group_key].append(row)
+    return list(groups.values())
+
+
+def _write(scored: Sequence[tuple[Row, Result]], out: Path | None) -> None:
+    added = ({**row.columns, "reward": r.reward, "reward_breakdown": r.breakdown} for row, r in scored)
+    text = "".join(json.dumps(columns, ensure_ascii=False) + "\n" for columns in added)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        out.write_text(text, encoding="utf-8")
+
+
+def _summary(scored: Sequence[tuple[Row, Result]], scores: Scores) -> str:
+    """A table with mean reward, scored and unscored rows per task; below it the events with one message each."""
+    rewards: dict[str, list[float | None]] = defaultdict(list)
+    for row, result in scored:
+        rewards[row.sample.task].append(result.reward)
+    width = max([len("task"), *map(len, rewards)])
+    lines = [f"{'task':<{width}}  {'mean':>8}  {'n':>7}  {'unscored':>8}"]
+    for task, values in sorted(rewards.items()):
+        known = [value for value in values if value is not None]
+        mean = f"{math.fsum(known) / len(known):.4f}" if known else "-"
+        lines.append(f"{task:<{width}}  {mean:>8}  {len(values):>7}  {len(values) - len(known):>8}")
+    lines += [f"{event}: {count} (first: {scores.messages[event]})" for event, count in sorted(scores.events.items())]
+    return "\n".join(lines)

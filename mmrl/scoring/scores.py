@@ -1,0 +1,83 @@
+"""What the router returns. Shape letters: P prompts (groups), N completions of all groups in order, K reward parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+Nested = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The parts of the reward of every completion, and what follows from them.
+
+    names: of the K parts, over all tasks of the run, so that columns mean the same in every batch.
+    values_NK: NaN where a part is unscored, 0 where it does not belong to the row's task.
+    applies_NK, is_format_NK: whether a part belongs to the row's task, and whether it is a format part of it.
+    weights_NK: 0 where a part does not belong to the row's task.
+    group_sizes: completions per prompt; sums to N.
+    extras: per row, the other numbers of rewards that return a dict, as `part.key`.
+    events: count per `part/event` (see `mmrl.scoring.pool.Outcome`); messages: the first message of each.
+
+    With parts box_iou (weight 1, value 0.6) and format (weight 0.2, is_format, value 1) a row's reward is
+    1 * 0.6 + 0.2 * 1 = 0.8, and its task score is 0.6.
+    """
+
+    names: tuple[str, ...]
+    values_NK: np.ndarray
+    applies_NK: np.ndarray
+    weights_NK: np.ndarray
+    is_format_NK: np.ndarray
+    group_sizes: tuple[int, ...]
+    extras: tuple[Mapping[str, float], ...]
+    events: Mapping[str, int]
+    messages: Mapping[str, str]
+
+    @cached_property
+    def rewards_N(self) -> np.ndarray:
+        """Weighted sums; NaN where a part with a weight is unscored."""
+        return _weighted_sum(self.values_NK, self.weights_NK)
+
+    @cached_property
+    def task_scores_N(self) -> np.ndarray:
+        """Weighted means of the parts that are not format parts: what held-out scores are made of."""
+        weights_NK = np.where(self.is_format_NK, 0.0, self.weights_NK)
+        return _weighted_sum(self.values_NK, weights_NK) / weights_NK.sum(axis=1)
+
+    @cached_property
+    def rewards(self) -> Nested:
+        """rewards[p][g]: of completion g of group p; NaN when unscored."""
+        return self._per_group(self.rewards_N)
+
+    @cached_property
+    def task_scores(self) -> Nested:
+        """task_scores[p][g]: of completion g of group p; NaN when unscored."""
+        return self._per_group(self.task_scores_N)
+
+    @cached_property
+    def breakdown(self) -> dict[str, np.ndarray]:
+        """Values (N) per part; NaN where unscored and where the part does not belong to the row's task."""
+        masked_NK = np.where(self.applies_NK, self.values_NK, np.nan)
+        return {name: masked_NK[:, k] for k, name in enumerate(self.names)}
+
+    def row_breakdown(self, row: int) -> dict[str, float]:
+        """The parts of one row's task with their values, and its extras."""
+        parts = {n: float(self.values_NK[row, k]) for k, n in enumerate(self.names) if self.applies_NK[row, k]}
+        return {**parts, **self.extras[row]}
+
+    def breakdown_of(self, group: int, completion: int) -> dict[str, float]:
+        """`row_breakdown` of one completion of one group."""
+        return self.row_breakdown(sum(self.group_sizes[:group]) + completion)
+
+    def _per_group(self, values_N: np.ndarray) -> Nested:
+        bounds = np.cumsum(self.group_sizes)[:-1]
+        return tuple(tuple(part.tolist()) for part in np.split(values_N, bounds))
+
+
+def _weighted_sum(values_NK: np.ndarray, weights_NK: np.ndarray) -> np.ndarray:
+    # A part of weight 0 is only logged: its NaN must not make the row unscored.
+    return np.where(weights_NK != 0, values_NK * weights_NK, 0.0).sum(axis=1)

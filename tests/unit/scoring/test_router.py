@@ -1,0 +1,215 @@
+"""Routing by task, weights, forms, events, and every check that comes before training."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from makers import slow_rewards
+from makers.scoring import answered
+
+from mmrl.config.schema import RewardsSection
+from mmrl.data.rendered import MediaEntry
+from mmrl.data.sample import MediaRef, Sample
+from mmrl.errors import ConfigError, PluginError, RewardError
+from mmrl.scoring.geometry import format_geometry, to_model_space
+from mmrl.scoring.router import CHUNK, Router
+
+FILE = slow_rewards.__file__
+
+
+def router(tasks, **section) -> Router:
+    return Router(RewardsSection.model_validate({"workers": 0, "tasks": tasks, **section}))
+
+
+GROUNDED = [{"reward": "box_iou"}, {"reward": "format", "weight": 0.2, "is_format": True}]
+TASKS = {"quiz": [{"reward": "choice"}], "box": GROUNDED}
+BOX = "<think>x</think><answer>0 0 100 50</answer>"
+
+
+def test_reward_is_the_weighted_sum_and_the_task_score_leaves_format_out():
+    scores = router(TASKS).score([(answered([0, 0, 100, 100], task="box"), [BOX, "0 0 100 100", "no"])])
+    assert scores.rewards == (pytest.approx((0.7, 1.0, 0.0)),)
+    assert scores.task_scores == ((0.5, 1.0, 0.0),)
+    assert scores.breakdown_of(0, 0) == {"box_iou": 0.5, "format": 1.0}
+
+
+def test_task_scores_are_normalised_by_the_weights():
+    tasks = {"quiz": [{"reward": "choice", "weight": 3.0}, {"reward": "exact_text", "weight": 1.0}]}
+    scores = router(tasks).score([(answered("B", task="quiz"), ["(B)"])])
+    assert scores.rewards == ((3.0,),) and scores.task_scores == ((0.75,),)
+
+
+def test_tasks_are_mixed_in_one_batch_and_keep_their_order():
+    groups = [
+        (answered("B", task="quiz", sample_id="q1"), ["B", "A"]),
+        (answered([0, 0, 2, 2], task="box"), ["0 0 2 2"]),
+        (answered("C", task="quiz", sample_id="q2"), ["C", "D", "C"]),
+    ]
+    scores = router(TASKS).score(groups)
+    assert scores.names == ("choice", "box_iou", "format")
+    assert scores.rewards == ((1, 0), (1,), (1, 0, 1))
+    assert scores.applies_NK.tolist() == [[True, False, False]] * 2 + [[False, True, True]] + [[True, False, False]] * 3
+    assert np.array_equal(scores.breakdown["choice"], [1, 0, np.nan, 1, 0, 1], equal_nan=True)
+    assert scores.breakdown_of(2, 1) == {"choice": 0.0}
+    assert scores.events == {}
+
+
+def test_more_completions_than_one_message_holds():
+    letters = ["A", "B"] * CHUNK
+    scores = router(TASKS, workers=1).score([(answered("B", task="quiz"), letters[:n]) for n in (1, CHUNK + 1, 3, 64)])
+    assert scores.rewards == tuple(tuple(float(c == "B") for c in letters[:n]) for n in (1, CHUNK + 1, 3, 64))
+
+
+def test_an_empty_completion_scores_0_in_its_own_place():  # EasyR1 writes it to the last column
+    scores = router(TASKS).score([(answered("B", task="quiz"), ["B", "", "B"]), (answered("B", task="quiz"), [])])
+    assert scores.rewards == ((1, 0, 1), ())
+
+
+def test_a_failing_reward_leaves_its_row_unscored_and_counted():
+    tasks = {"t": [{"reward": f"{FILE}:score", "name": "bad"}, {"reward": "format", "is_format": True}]}
+    scores = router(tasks).score([(answered("x"), ["raise", "ok", "nan", "raise"])])
+    assert np.array_equal(scores.rewards_N, [np.nan, 2, np.nan, np.nan], equal_nan=True)
+    assert scores.events == {"bad/raised": 2, "bad/not_finite": 1}
+    assert scores.messages["bad/raised"] == "KeyError: 'boom'"
+    assert math.isnan(scores.breakdown_of(0, 0)["bad"]) and scores.breakdown_of(0, 0)["format"] == 0
+
+
+def test_a_part_of_weight_0_is_only_logged():
+    tasks = {"t": [{"reward": "exact_text"}, {"reward": f"{FILE}:score", "weight": 0.0}]}
+    scores = router(tasks).score([(answered("raise"), ["raise"])])
+    assert scores.rewards == ((1.0,),) and scores.events == {"score/raised": 1}
+
+
+def test_an_unparsable_gold_answer_is_unscored_never_right():  # fault 68
+    scores = router({"t": [{"reward": "math"}]}).score([(answered("{{{"), ["{{{"]), (answered("2"), ["2"])])
+    assert np.array_equal(scores.rewards_N, [np.nan, 1], equal_nan=True)
+    assert scores.events == {"math/bad_answer": 1}
+    assert "rows.jsonl:7 (id=s1)" in scores.messages["math/bad_answer"]
+
+
+def test_on_error_error_stops_and_names_the_sample():
+    strict = router({"t": [{"reward": f"{FILE}:score"}]}, on_error="error")
+    with pytest.raises(RewardError, match=r"rows\.jsonl:7 \(id=s1\): reward 'score': raised: KeyError"):
+        strict.score([(answered("x"), ["ok", "raise"])])
+
+
+def test_a_time_out_through_the_router():  # fault 69
+    with router({"t": [{"reward": f"{FILE}:score"}]}, workers=1, timeout_s=1.0) as timed:
+        scores = timed.score([(answered("x"), ["ok", "hang", "three"])])
+    assert np.array_equal(scores.rewards_N, [2, np.nan, 5], equal_nan=True)
+    assert scores.events == {"score/timeout": 1}
+
+
+def test_batch_and_group_forms_and_dict_results():
+    tasks = {
+        "b": [{"reward": f"{FILE}:batch"}],
+        "g": [{"reward": f"{FILE}:group"}],
+        "d": [{"reward": f"{FILE}:with_parts"}],
+    }
+    groups = [
+        (answered("x", task="g"), ["a", "bb"]),
+        (answered("x", task="b", note=1), ["a"]),
+        (answered("x", task="b"), ["bb", "ccc"]),
+        (answered("x", task="g"), ["a"]),
+        (answered("x", task="d"), ["abc"]),
+    ]
+    scores = router(tasks).score(groups)
+    assert scores.rewards == ((0, 1), (2,), (2, 3), (1,), (0.5,))
+    assert scores.breakdown_of(4, 0) == {"with_parts": 0.5, "with_parts.length": 3.0}
+
+
+def test_media_reach_only_the_rewards_that_ask(tmp_path):
+    (tmp_path / "seeing.py").write_text(
+        "NEEDS_MEDIA = True\ndef score(completion, sample):\n    return len(sample.media)\n"
+    )
+    parts = [{"reward": "./seeing.py"}, {"reward": f"{FILE}:media_count"}]
+    section = RewardsSection.model_validate({"workers": 0, "tasks": {"t": parts}})
+    sample = Sample("s", "t", "image", (), media=(MediaRef("image", Path("a.png")),))
+    scores = Router(section, relative_to=tmp_path).score([(sample, ["x"])])
+    assert scores.breakdown_of(0, 0) == {"seeing": 1.0, "media_count": 0.0}
+
+
+def test_an_unknown_task_lists_the_known_ones():
+    with pytest.raises(RewardError, match=r"rows\.jsonl:7 .*no reward for task 'qiuz'.*: box, quiz"):
+        router(TASKS).score([(answered("B", task="qiuz"), ["B"])])
+    with pytest.raises(RewardError, match="no reward for task 'qiuz'"):
+        router(TASKS).validate(["quiz", "qiuz"])
+
+
+def test_valid_sections_pass():
+    router(TASKS).validate(TASKS)
+
+
+@pytest.mark.parametrize(
+    ("parts", "error", "message"),
+    [
+        ([{"reward": "chioce"}], PluginError, "unknown plug-in 'chioce'.*known: box_iou, choice"),
+        (
+            [{"reward": "box_iou", "options": {"treshold": 0.5}}],
+            ConfigError,
+            r"tasks\.t\[0\].*did you mean 'threshold'",
+        ),
+        ([{"reward": "box_iou", "options": {"threshold": "high"}}], ConfigError, "option 'threshold' is 'high'"),
+        ([{"reward": "choice", "options": {"answer": "xml"}}], ConfigError, "option 'answer' is 'xml'.*'auto', 'tag'"),
+        ([{"reward": "choice"}, {"reward": "choice"}], ConfigError, "two parts are named 'choice'"),
+        ([{"reward": "format", "is_format": True}], ConfigError, "no held-out score"),
+        ([], ConfigError, "no held-out score"),
+        ([{"reward": "box_iou"}, {"reward": "temporal_iou"}], ConfigError, "cannot be two kinds of place"),
+        ([{"reward": f"{FILE}:missing"}], PluginError, "no function 'missing'"),
+        ([{"reward": f"{FILE}:answered"}], PluginError, "no function 'answered'"),
+        ([{"reward": FILE.replace("slow_rewards", "scoring")}], PluginError, "exactly one of score, score_batch"),
+        ([{"reward": FILE.replace("slow_rewards", "scoring") + ":answered"}], PluginError, r"\(completion, sample\)"),
+    ],
+)
+def test_every_mistake_is_found_before_training(parts, error, message):
+    with pytest.raises(error, match=message):
+        router({"t": parts}).validate()
+
+
+def test_a_reward_may_require_an_option_or_accept_any(tmp_path):
+    (tmp_path / "r.py").write_text(
+        "def needs(completion, sample, *, target): return target\n"
+        "def any_(completion, sample, **options): return len(options)\n"
+    )
+    with pytest.raises(ConfigError, match="the option 'target' must be given"):
+        router({"t": [{"reward": f"{tmp_path}/r.py:needs"}]}).validate()
+    open_ended = router({"t": [{"reward": f"{tmp_path}/r.py:any_", "options": {"a": 1, "b": 2}}]})
+    open_ended.validate()
+    assert open_ended.score([(answered("x"), ["c"])]).rewards == ((2.0,),)
+
+
+def test_places_need_a_declared_space_on_both_sides():  # fault 72
+    checked = router(TASKS)
+    checked.check_spaces({"box": "original_px", "quiz": None}, box_space="0..1000", time_space=None)
+    with pytest.raises(ConfigError, match="card's `answer_space`"):
+        checked.check_spaces({"box": None}, box_space="0..1000", time_space=None)
+    with pytest.raises(ConfigError, match=r"`model\.box_space`"):
+        checked.check_spaces({"box": "original_px"}, box_space=None, time_space="seconds")
+    with pytest.raises(ConfigError, match="a box cannot be in the space 'seconds'"):
+        checked.check_spaces({"box": "seconds"}, box_space="0..1000", time_space=None)
+
+
+def _seen_at(width, height):
+    return MediaEntry(
+        "k", "image", torch.zeros(1, 3, height, width, dtype=torch.uint8), (1, 2, 2), 1, source_size=(1280, 720)
+    )
+
+
+@pytest.mark.parametrize(
+    ("box_space", "size", "right_place"),
+    [
+        ("model_px", (280, 140), "29 15 141 69"),
+        ("model_px", (1260, 700), "129 75 633 345"),
+        ("0..1000", (280, 140), "102 107 502 493"),
+        ("0..1000", (1260, 700), "102 107 502 493"),
+    ],
+)
+def test_the_same_row_at_two_pixel_budgets_gives_reward_1_for_the_right_place_in_both(
+    box_space, size, right_place
+):  # fault 72
+    row = Sample("s", "box", "image", (), answer=[131, 77, 643, 355], answer_space="original_px")
+    sample = to_model_space(row, _seen_at(*size), kind="box", box_space=box_space, time_space=None)
+    assert router(TASKS).score([(sample, [right_place])]).task_scores == ((1.0,),)
+    assert format_geometry(sample.answer, "box") == right_place

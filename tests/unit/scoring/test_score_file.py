@@ -1,0 +1,113 @@
+"""`mmrl score` on files: what is added, what is counted, what is refused and where."""
+
+import json
+
+import pytest
+from makers import slow_rewards
+
+from mmrl.errors import DataError, RewardError
+from mmrl.scoring.score_file import score_file
+
+ROWS = [
+    {"completion": "<answer>B</answer>", "answer": "B", "task": "choice", "note": "é"},
+    {"completion": "10 to 20", "answer": [10, 20], "task": "temporal_iou"},
+    {"completion": "", "answer": "B", "task": "choice"},
+]
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_rows_keep_their_columns_and_gain_the_reward(tmp_path, capsys):
+    out = tmp_path / "out.jsonl"
+    assert score_file(write(tmp_path / "in.jsonl", ROWS), out=out) == 0
+    assert [row["reward"] for row in read(out)] == [1.0, 1.0, 0.0]
+    assert read(out)[0] == {**ROWS[0], "reward": 1.0, "reward_breakdown": {"choice": 1.0}}
+    table = capsys.readouterr().err.splitlines()
+    assert table[0].split() == ["task", "mean", "n", "unscored"]
+    assert [line.split() for line in table[1:]] == [
+        ["choice", "0.5000", "2", "0"],
+        ["temporal_iou", "1.0000", "1", "0"],
+    ]
+
+
+def test_without_out_the_rows_go_to_standard_output(tmp_path, capsys):
+    score_file(write(tmp_path / "in.jsonl", ROWS[:1]))
+    assert json.loads(capsys.readouterr().out)["reward"] == 1.0
+
+
+def test_unscored_rows_are_null_counted_and_change_the_exit_code(tmp_path, capsys):
+    rows = [ROWS[0], {"completion": "B", "answer": "Paris", "task": "choice"}]
+    out = tmp_path / "out.jsonl"
+    assert score_file(write(tmp_path / "in.jsonl", rows), out=out) == 1
+    assert read(out)[1]["reward"] is None and read(out)[1]["reward_breakdown"] == {"choice": None}
+    assert "choice/bad_answer: 1 (first: " in (err := capsys.readouterr().err)
+    assert "in.jsonl:2 (id=line-2): the answer 'Paris' is not" in err
+
+
+def config(path, task, *parts):
+    listed = ", ".join(f"{{reward: {part}}}" for part in parts)
+    path.write_text(f"model: {{path: .}}\nrewards: {{tasks: {{{task}: [{listed}]}}}}\n")
+    return path
+
+
+def test_the_lines_of_one_sample_are_one_group_and_keep_their_order(tmp_path):
+    rows = [{"id": i, "completion": c, "answer": "", "task": "t"} for i, c in [(1, "a"), (2, "bb"), (1, "ccc")]]
+    rows.append({**rows[0], "answer": "another sample with the same id"})
+    out = tmp_path / "out.jsonl"
+    rewards = config(tmp_path / "c.yaml", "t", f"{slow_rewards.__file__}:group")
+    score_file(write(tmp_path / "in.jsonl", rows), config=rewards, out=out)
+    assert [(row["id"], row["completion"], row["reward"]) for row in read(out)] == [
+        (1, "a", 0.0),
+        (2, "bb", 1.0),
+        (1, "ccc", 1.0),
+        (1, "a", 1.0),
+    ]
+
+
+def test_a_scored_file_can_be_scored_again(tmp_path):
+    once, twice = tmp_path / "once.jsonl", tmp_path / "twice.jsonl"
+    rewards = config(tmp_path / "c.yaml", "choice", "choice", "exact_text")
+    score_file(write(tmp_path / "in.jsonl", [ROWS[0], ROWS[2]]), out=once)
+    score_file(once, config=rewards, out=twice)
+    assert [row["reward"] for row in read(twice)] == [2.0, 0.0]
+
+
+def test_a_line_separator_inside_a_completion_is_text(tmp_path):
+    row = {"completion": "<think>a\u2028b</think>B", "answer": "B", "task": "choice"}
+    out = tmp_path / "out.jsonl"
+    assert score_file(write(tmp_path / "in.jsonl", [row]), out=out) == 0
+    assert json.loads(out.read_text(encoding="utf-8"))["completion"] == row["completion"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", r"in\.jsonl:2: not JSON"),
+        ("[1]", r"in\.jsonl:2: a row is an object"),
+        ('{"completion": "x", "task": "choice"}', r"in\.jsonl:2: no column 'answer'; the row has completion, task"),
+        ('{"completion": 3, "answer": "B", "task": "choice"}', r"in\.jsonl:2: 'completion' must be text, not int"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, message):
+    path = write(tmp_path / "in.jsonl", ROWS[:1])
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(DataError, match=message):
+        score_file(path)
+
+
+def test_a_task_without_reward_is_named_with_the_known_ones(tmp_path):
+    path = write(tmp_path / "in.jsonl", [{"completion": "x", "answer": "B", "task": "quiz"}])
+    with pytest.raises(RewardError, match=r"in\.jsonl:1 .*task 'quiz'; give --config, or one of: box_iou, choice"):
+        score_file(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"none\.jsonl: cannot be read"):
+        score_file(tmp_path / "none.jsonl")
