@@ -164,6 +164,14 @@ def load_processor(folder: Path | str) -> FamilyProcessor:
     )
 
 
+def load_geometry(folder: Path | str) -> VisionGeometry:
+    """`load_processor(folder).geometry` without reading the tokenizer: all that opening media needs of a model."""
+    folder = Path(folder)
+    source = folder / "config.json"
+    config = _read_json(source)
+    return _geometry(_family_of(config, source=source), config, folder=folder)
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
