@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -41,12 +42,21 @@ def shipped_names(kind: str) -> tuple[str, ...]:
 
 @functools.cache
 def load_module(path: Path) -> ModuleType:
-    """Import one file by path, under a name that can collide with nothing. Cached by path."""
+    """Import one file by path, under a name that can collide with nothing. Cached by path.
+
+    Raises PluginError for a file with a syntax error or an import that fails.
+    """
     spec = importlib.util.spec_from_file_location(f"mmrl_plugin_{path.stem}_{abs(hash(path)):x}", path)
     if spec is None or spec.loader is None:
         raise PluginError(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.modules[module.__name__] = module  # dataclasses look their module up while it runs
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise PluginError(f"{error.filename}:{error.lineno}: {error.msg}") from error
+    except ImportError as error:
+        raise PluginError(f"plug-in file {path} cannot be imported: {error}") from error
     return module
 
 

@@ -92,21 +92,3 @@ def on_tokens(values_N: torch.Tensor, stats: GroupStats, batch: RolloutBatch) ->
         )
     values_N = torch.where(stats.constant_N | values_N.isnan(), 0.0, values_N)
     return (values_N[:, None] * batch.mask_NC).float().detach()
-
-
-def group_metrics(rewards_N: torch.Tensor, gid_N: torch.Tensor) -> dict[str, float]:
-    """What tells a stalled run from a learning one: groups without signal, spread inside groups, unscored rows.
-
-    reward/group_std is the mean over groups of the std inside a group, not the std over the batch, which stays high
-    while every group is constant. reward/zero_std_groups is the fraction of groups that teach nothing.
-    """
-    if not len(gid_N):
-        return {}
-    stats = group_stats(rewards_N, gid_N)
-    first_P = torch.stack([(gid_N == gid).nonzero()[0, 0] for gid in gid_N.unique()])
-    return {
-        "reward/mean": float(rewards_N.nanmean()),
-        "reward/group_std": float(stats.std_N[first_P].mean()),
-        "reward/zero_std_groups": float(stats.constant_N[first_P].double().mean()),
-        "reward/unscored": float(rewards_N.isnan().double().mean()),
-    }

@@ -145,9 +145,9 @@ class Algorithm:
         if missing and rounds >= limit:
             raise MmrlError(
                 f"dynamic sampling: after {rounds} rounds of generation only {kept} of {wanted} groups have rewards"
-                " that differ inside the group; raise 'algorithm.max_generation_rounds' or 'rollout.group_size', use rewards"
-                " with partial credit or prompts the model solves sometimes, or set 'algorithm.dynamic_sampling' to"
-                " false"
+                " that differ inside the group; raise 'algorithm.max_generation_rounds' or 'rollout.group_size', use"
+                " rewards with partial credit or prompts the model solves sometimes, or set"
+                " 'algorithm.dynamic_sampling' to false"
             )
         return missing
 
@@ -234,18 +234,18 @@ class Algorithm:
             hook(batch, rewards_N, metrics)
 
     def state_dict(self) -> dict[str, Any]:
-        """JSON-able state of all plug-ins, by spelling."""
-        return {plugin.spelling: plugin.state_dict() for plugin in self.plugins}
+        """JSON-able state of all plug-ins, by name."""
+        return {plugin.name: plugin.state_dict() for plugin in self.plugins}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore; raises CheckpointError when the checkpoint was written with other plug-ins."""
-        names = [plugin.spelling for plugin in self.plugins]
+        names = [plugin.name for plugin in self.plugins]
         if sorted(state) != sorted(names):
             raise CheckpointError(
                 f"the checkpoint holds state of the plug-ins {sorted(state)}, but 'algorithm.plugins' is {names}"
             )
         for plugin in self.plugins:
-            plugin.load_state_dict(state[plugin.spelling])
+            plugin.load_state_dict(state[plugin.name])
 
 
 def _own_needs(section: AlgorithmSection) -> frozenset[str]:

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,12 @@ class Plugin:
     needs: frozenset[str]
     needs_early: frozenset[str]
     sequence_level: bool
+
+    @property
+    def name(self) -> str:
+        """Last part of the spelling; keys the state in a checkpoint, which may be resumed from another folder."""
+        target = self.spelling.partition(":")[0]
+        return Path(target).stem if target.endswith(".py") else target
 
     def state_dict(self) -> dict[str, Any]:
         return self.holder.state_dict() if hasattr(self.holder, "state_dict") else {}
@@ -128,12 +135,13 @@ def chain(plugins: Iterable[Plugin], hook: str) -> list[Callable[..., Any]]:
 
 
 def check_single_hooks(plugins: Sequence[Plugin]) -> None:
-    """Raise PluginError when two plug-ins fill a hook of which there can be only one, or one is listed twice."""
+    """Raise PluginError when two plug-ins fill a hook of which there can be only one, or have the same name."""
     for hook in SINGLE_HOOKS:
         names = [plugin.spelling for plugin in plugins if hook in plugin.hooks]
         if len(names) > 1:
             raise PluginError(f"plug-ins {names[0]!r} and {names[1]!r} both define {hook!r}; keep one of them")
-    spellings = [plugin.spelling for plugin in plugins]
-    for spelling in spellings:
-        if spellings.count(spelling) > 1:
-            raise PluginError(f"plug-in {spelling!r} is listed twice in 'algorithm.plugins'")
+    for name, number in Counter(plugin.name for plugin in plugins).items():
+        if number > 1:
+            raise PluginError(
+                f"'algorithm.plugins' lists {number} plug-ins called {name!r}; keep or rename one of them"
+            )

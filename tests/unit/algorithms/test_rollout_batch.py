@@ -64,3 +64,10 @@ def test_concatenate_keeps_groups_apart_and_pads():
     assert both.rewards_NK.flatten().tolist() == [1.0, 0.0, 0.0, 1.0, 1.0]
     assert both.entropy_NC is None
     assert len(both) == 5
+
+
+def test_concatenate_with_a_batch_that_lost_all_its_rows():  # fault 66: a round in which no group has signal
+    first = make_batch([1, 2]).select(torch.zeros(2, dtype=torch.bool))
+    assert len(first) == 0
+    assert concatenate([first, make_batch([3, 1])]).length_N.tolist() == [3, 1]
+    assert concatenate([first]).gid_N.tolist() == []
