@@ -81,9 +81,8 @@ def read_clip(path, most=60):
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
         rate = float(stream.average_rate or 25)
-        frames = [
-            frame.to_ndarray(format="rgb24") for _, frame in zip(range(most), container.decode(stream), strict=False)
-        ]
+        decoded = itertools.islice(container.decode(stream), most)
+        frames = [frame.to_ndarray(format="rgb24") for frame in decoded]
     return torch.from_numpy(np.stack(frames)).permute(0, 3, 1, 2).contiguous(), rate
 
 
