@@ -62,6 +62,10 @@ class SkippedLog:
         """Say how many rows a dataset has, good and bad. Said again (another stage), the larger number holds."""
         self._total[dataset] = max(count, self._total.get(dataset, 0))
 
+    def total(self, dataset: str) -> int:
+        """Rows read from a dataset, good and bad; 0 for an unknown one."""
+        return self._total.get(dataset, 0)
+
     def skip(self, row: Skipped) -> None:
         key = (row.dataset, row.where)
         if key in self._rows:

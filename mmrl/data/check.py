@@ -1,0 +1,255 @@
+"""`mmrl check`: would this configuration run? Every row is read, media are opened, prompts rendered and counted.
+
+Nothing here estimates: rows are read by the readers of training, and lengths are those of prompts that the renderer
+made, so a row that passes is a row that trains.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+from rich.table import Table
+
+from mmrl.config.schema import DataSection, DatasetSection, RunConfig
+from mmrl.data.cache import Opener, PixelCache
+from mmrl.data.decoder import MediaOpener
+from mmrl.data.prepare import Prepared, Preparer
+from mmrl.data.readers import SampleSet, read_dataset
+from mmrl.data.sample import GeometryKind
+from mmrl.data.skipped import Skipped, SkippedLog
+from mmrl.data.templates import dataset_name
+from mmrl.errors import MmrlError
+from mmrl.models.families import FamilyProcessor, load_processor
+from mmrl.scoring.router import Router
+
+MediaChoice = Literal["all", "sample", "none"]
+
+SAMPLE_ROWS = 64
+"""Rows per dataset whose media `--media sample` opens, spread evenly over the file."""
+
+_CHUNK = 32
+_LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RowCost:
+    """What one prompt costs. frames: of each of its clips."""
+
+    prompt_tokens: int
+    vision_tokens: int
+    frames: tuple[int, ...]
+
+    @classmethod
+    def of(cls, item: Prepared) -> RowCost:
+        clips = [entry for entry in item.prompt.media if entry.kind == "video"]
+        frames = tuple(len(entry.frames_F3HW) for entry in clips)
+        return cls(len(item.prompt.prompt_ids_T), item.prompt.num_vision_tokens, frames)
+
+
+@dataclass
+class DatasetReport:
+    """What was found in one dataset. problems: what would stop a run, one line each."""
+
+    name: str
+    split: str
+    data: DataSection
+    rows: int = 0
+    tasks: dict[str, int] = field(default_factory=dict)
+    costs: list[RowCost] = field(default_factory=list)
+    bad: tuple[Skipped, ...] = ()
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def too_long(self) -> int:
+        """Prompts above `max_prompt_tokens`, of those rendered."""
+        return sum(cost.prompt_tokens > self.data.max_prompt_tokens for cost in self.costs)
+
+
+def check(config: RunConfig, *, media: MediaChoice = "sample") -> int:
+    """Print what a run would read, per dataset. Returns 0, or 1 when something would stop the run.
+
+    media: open the media of `all` rows, of a `sample` of rows, or of `none` (then no prompt is counted). Opened media
+    are stored in the run's cache.
+    """
+    console = Console()
+    processor = load_processor(config.model.path)
+    spaces = {"box_space": config.model.box_space, "time_space": config.model.time_space}
+    processor = dataclasses.replace(processor, **{name: space for name, space in spaces.items() if space})
+    with Router(config.rewards) as router:
+        router.validate()
+        checker = Checker(config, processor, router, media)
+        reports = [report for data in _data_sections(config) for report in checker.reports(data)]
+    stages = _absent_tasks(config, reports)
+    console.print(_table(reports))
+    problems = [f"{r.split} {r.name}: {problem}" for r in reports for problem in r.problems] + stages
+    _print_bad_rows(console, reports)
+    for problem in problems:
+        console.print(f"[red]problem:[/red] {escape(problem)}", highlight=False)
+    console.print("[red]this would not run[/red]" if problems else "[green]nothing would stop a run[/green]")
+    return 1 if problems else 0
+
+
+def _data_sections(config: RunConfig) -> list[DataSection]:
+    """The run's data and those that stages bring themselves."""
+    return [config.data, *(stage.data for stage in config.stages if stage.data is not None)]
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Checks datasets one after the other."""
+
+    config: RunConfig
+    processor: FamilyProcessor
+    router: Router
+    media: MediaChoice
+
+    def reports(self, data: DataSection) -> Iterator[DatasetReport]:
+        with MediaOpener(data.video, workers=data.decode_workers) as opener:
+            for split, sections in (("train", data.train), ("val", data.val)):
+                for section in sections:
+                    yield self._dataset(section, DatasetReport(dataset_name(section), split, data), opener)
+
+    def _dataset(self, section: DatasetSection, report: DatasetReport, opener: Opener) -> DatasetReport:
+        # Nothing stops the check at its first finding: bad rows are collected, lengths counted without a limit.
+        lenient = report.data.model_copy(update={"bad_row": "skip", "bad_media": "skip", "max_prompt_tokens": 2**62})
+        log = SkippedLog(None, max_fraction=1.0)
+        try:
+            samples = read_dataset(section, data=lenient, relative_to=Path.cwd(), skipped=log)
+            report.tasks = dict(samples.task_counts())
+            report.problems += self._task_problems(report, samples)
+            report.costs = self._costs(samples, self._preparer(lenient, log, opener), name=report.name)
+        except MmrlError as error:
+            report.problems.append(str(error))
+        report.rows, report.bad = log.total(report.name), log.rows
+        report.problems += _policy_problems(report)
+        return report
+
+    def _preparer(self, data: DataSection, log: SkippedLog, opener: Opener) -> Preparer:
+        return Preparer(
+            cache=PixelCache(Path(self.config.cache.dir), verify=self.config.cache.verify),
+            opener=opener,
+            processor=self.processor,
+            config=self.config,
+            data=data,
+            skipped=log,
+            geometry_kind=self._geometry_kind,
+        )
+
+    def _geometry_kind(self, task: str) -> GeometryKind | None:
+        return self.router.geometry_kind(task) if task in self.config.rewards.tasks else None
+
+    def _costs(self, samples: SampleSet, preparer: Preparer, *, name: str) -> list[RowCost]:
+        if self.media == "none":
+            return []
+        step = 1 if self.media == "all" else max(1, len(samples) // SAMPLE_ROWS)
+        chosen = samples[::step]
+        chunks = [chosen[start : start + _CHUNK] for start in range(0, len(chosen), _CHUNK)]
+        console = Console(stderr=True)
+        shown = track(chunks, description=name, console=console, transient=True, disable=not console.is_terminal)
+        return [RowCost.of(item) for chunk in shown for item in preparer.prepare(chunk)]
+
+    def _task_problems(self, report: DatasetReport, samples: SampleSet) -> list[str]:
+        """Tasks that will be scored, but have no reward, or answers in a space that nothing declares."""
+        problems = []
+        for task in sorted(self._scored(report)):
+            try:
+                self.router.validate([task])
+                space = samples.of_tasks([task])[0].answer_space
+                spaces = {"box_space": self.processor.box_space, "time_space": self.processor.time_space}
+                self.router.check_spaces({task: space}, **spaces)
+            except MmrlError as error:
+                problems.append(str(error))
+        return problems
+
+    def _scored(self, report: DatasetReport) -> set[str]:
+        """The dataset's tasks that need a reward: of validation rows all, of training rows those of RL stages."""
+        if report.split == "val":
+            return set(report.tasks)
+        stages = [s for s in self.config.stages if s.kind == "grpo" and (s.data or self.config.data) is report.data]
+        return {task for stage in stages for task in report.tasks if not stage.tasks or task in stage.tasks}
+
+
+def _policy_problems(report: DatasetReport) -> list[str]:
+    """Bad and too long rows that the data section does not allow."""
+    data, problems = report.data, []
+    for kind, policy in (("bad_row", data.bad_row), ("bad_media", data.bad_media)):
+        count = sum(row.kind == kind for row in report.bad)
+        if count and policy == "error":
+            problems.append(f"{count} rows are bad and data.{kind} is `error`; mend them, or set it to `skip`")
+    if report.too_long and data.too_long == "error":
+        limit = data.max_prompt_tokens
+        problems.append(
+            f"{report.too_long} of {len(report.costs)} prompts are longer than data.max_prompt_tokens={limit} and "
+            "data.too_long is `error`; raise the limit, lower the budgets, or set it to `skip` or `shrink`"
+        )
+    skipped = len(report.bad) + (report.too_long if data.too_long == "skip" else 0)
+    if skipped > data.max_skipped_fraction * report.rows and not problems:
+        problems.append(
+            f"{skipped} of {report.rows} rows would be skipped, "
+            f"more than data.max_skipped_fraction={data.max_skipped_fraction:g}"
+        )
+    return problems
+
+
+def _absent_tasks(config: RunConfig, reports: Sequence[DatasetReport]) -> list[str]:
+    """Tasks that a stage asks for, but none of its training rows has."""
+    problems = []
+    for stage in config.stages:
+        data = stage.data or config.data
+        known = {task for r in reports if r.data is data and r.split == "train" for task in r.tasks}
+        absent = sorted(set(stage.tasks) - known)
+        if absent:
+            names = ", ".join(sorted(known)) or "none"
+            problems.append(f"stage {stage.name!r}: no training row of the task {', '.join(absent)}; tasks: {names}")
+    return problems
+
+
+def _table(reports: Sequence[DatasetReport]) -> Table:
+    table = Table(title="datasets (min / median / p95 / max)", title_justify="left", show_edge=False)
+    table.add_column("dataset", overflow="fold")
+    table.add_column("tasks", overflow="fold")
+    for column in ("rows", "bad", "opened", "prompt tokens", "vision tokens", "frames", "too long"):
+        table.add_column(column, justify="right")
+    for report in reports:
+        costs = report.costs
+        table.add_row(
+            f"{report.split} {escape(report.name)}",
+            escape(", ".join(f"{task} {count}" for task, count in report.tasks.items())),
+            str(report.rows),
+            str(len(report.bad)),
+            str(len(costs)),
+            spread([cost.prompt_tokens for cost in costs]),
+            spread([cost.vision_tokens for cost in costs]),
+            spread([frames for cost in costs for frames in cost.frames]),
+            f"{report.too_long} > {report.data.max_prompt_tokens}" if costs else "-",
+        )
+    return table
+
+
+def spread(values: Sequence[int]) -> str:
+    """Min, median, 95th percentile and maximum; each is one of the values.
+
+    >>> spread([1, 2, 3, 10])
+    '1 / 2 / 10 / 10'
+    """
+    if not values:
+        return "-"
+    # `inverted_cdf` picks a value that occurs: the smallest one with at least that share of values at or below it.
+    levels = np.quantile(np.array(values), (0, 0.5, 0.95, 1), method="inverted_cdf")
+    return " / ".join(str(int(level)) for level in levels)
+
+
+def _print_bad_rows(console: Console, reports: Sequence[DatasetReport]) -> None:
+    for report in reports:
+        for row in report.bad[:_LISTED]:
+            console.print(f"[yellow]{row.kind}[/yellow] {escape(row.where)}: {escape(row.reason)}", highlight=False)
+        if len(report.bad) > _LISTED:
+            console.print(f"... and {len(report.bad) - _LISTED} more bad rows in {escape(report.name)}")
