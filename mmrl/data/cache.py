@@ -12,6 +12,7 @@ Shape letters: F frames, H/W pixels.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import deque
@@ -26,7 +27,7 @@ import torch
 
 from mmrl.config.schema import BudgetClass, VideoSection
 from mmrl.data.budget import VisionGeometry
-from mmrl.data.entry_file import SUFFIX, StoredEntry, read_entry, sync_folder, write_entry
+from mmrl.data.entry_file import SUFFIX, StoredEntry, read_entry, sync_folder, temporary_files, write_entry
 from mmrl.data.fingerprint import ContentHashes, Fingerprint, hash_pixels
 from mmrl.data.opening import OpenedMedia, OpenJob
 from mmrl.data.recipe import Recipe, differences, recipe_of
@@ -93,6 +94,8 @@ class PixelCache:
     `never` (a cut file and a wrong recipe are found even then). rehash: forget remembered content hashes.
     """
 
+    INDEX = "content_hashes.jsonl"
+
     def __init__(
         self,
         folder: Path,
@@ -104,7 +107,7 @@ class PixelCache:
         self.folder = folder
         self.on_miss = on_miss
         self.verify = verify
-        self.hashes = ContentHashes(folder / "content_hashes.jsonl", rehash=rehash)
+        self.hashes = ContentHashes(folder / self.INDEX, rehash=rehash)
         self._verified: set[tuple[str, int, int]] = set()
         self._unsynced: set[Path] = set()
         self._metrics = CacheMetrics()
@@ -200,6 +203,17 @@ class PixelCache:
             if item is None:
                 return
             yield item
+
+    def remove_stale_temporaries(self, *, older_than_s: float = 600.0) -> int:
+        """Remove what writers that were killed left behind; a living writer's file is never that old. Returns bytes."""
+        freed = 0
+        for path in temporary_files(self.folder / "pixels"):
+            with contextlib.suppress(FileNotFoundError):  # its writer has just renamed it
+                info = path.stat()
+                if time.time() - info.st_mtime >= older_than_s:
+                    path.unlink()
+                    freed += info.st_size
+        return freed
 
     def _open_and_store(
         self, requests: Iterable[Request], opener: Opener

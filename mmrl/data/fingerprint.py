@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -101,6 +102,7 @@ class ContentHashes:
         self._index = index
         self._seen: dict[str, tuple[Stamp, str]] = {}
         self._remembered: dict[tuple[str, Stamp], str] | None = {} if rehash or index is None else None
+        self._lock = threading.Lock()
         self.files_hashed = 0
         self.bytes_hashed = 0
 
@@ -114,19 +116,25 @@ class ContentHashes:
         return Fingerprint(seen[1], stamp.size)
 
     def _recall(self, name: str, stamp: Stamp) -> str | None:
-        if self._remembered is None:
-            assert self._index is not None
-            self._remembered = {(line.path, line.stamp): line.sha256 for line in read_index(self._index)}
-        sha256 = self._remembered.get((os.path.realpath(name), stamp))
+        with self._lock:
+            remembered = self._loaded()
+        sha256 = remembered.get((os.path.realpath(name), stamp))
         if sha256 is not None:
             self._seen[name] = (stamp, sha256)
         return sha256
 
+    def _loaded(self) -> dict[tuple[str, Stamp], str]:
+        if self._remembered is None:
+            assert self._index is not None
+            self._remembered = {(line.path, line.stamp): line.sha256 for line in read_index(self._index)}
+        return self._remembered
+
     def _hash(self, name: str, stamp: Stamp) -> str:
         started_ns = time.time_ns()
         sha256 = hash_file(name)
-        self.files_hashed += 1
-        self.bytes_hashed += stamp.size
+        with self._lock:
+            self.files_hashed += 1
+            self.bytes_hashed += stamp.size
         if stamp_of(name) != stamp:
             raise MediaError(name, "changed while it was being read")
         if started_ns - stamp.mtime_ns > SETTLED_NS:

@@ -17,7 +17,8 @@ QWEN25 = VisionGeometry(
     image_mean=(0.48145466, 0.4578275, 0.40821073),
     image_std=(0.26862954, 0.26130258, 0.27577711),
     video_rule="qwen2",
-    default_total_pixels=128000 * 28 * 28 * 9 // 10,
+    default_total_pixels=180633600,
+    tokens_per_second=4.0,
 )
 SMALL = BudgetClass(min_pixels=28 * 28, max_pixels=84 * 84)
 
@@ -28,6 +29,12 @@ class LocalOpener:
 
     video: VideoSection = field(default_factory=VideoSection)
     opened: int = 0
+
+    def __enter__(self) -> "LocalOpener":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
     def open(self, ref: MediaRef, budget: BudgetClass, geometry: VisionGeometry) -> OpenedMedia:
         self.opened += 1

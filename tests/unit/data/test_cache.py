@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -262,6 +263,26 @@ def test_get_many_answers_every_job_once(tmp_path):
     for index, ref in enumerate(refs):
         expected = opener.open(ref, SMALL, QWEN25).frames_F3HW
         assert torch.equal(found[index].frames_F3HW, expected)
+
+
+def test_only_a_few_opened_media_are_held_however_many_there_are(tmp_path):  # fault 50
+    alive: set[int] = set()
+    most = 0
+
+    class Watching(LocalOpener):
+        def open(self, ref, budget, geometry):
+            nonlocal most
+            opened = super().open(ref, budget, geometry)
+            alive.add(self.opened)
+            weakref.finalize(opened.frames_F3HW, alive.discard, self.opened)
+            most = max(most, len(alive))
+            return opened
+
+    opener, cache = Watching(), PixelCache(tmp_path / "cache")
+    requests = (cache.request(OpenJob(clip(2, seed=n), SMALL, QWEN25), opener.video) for n in range(60))
+    assert sum(1 for _ in cache.build_many(requests, opener)) == 60
+    assert opener.opened == 60
+    assert most <= 10
 
 
 def test_memory_entry_has_the_key_of_its_content_and_no_file(tmp_path):

@@ -1,0 +1,233 @@
+"""`mmrl cache ls | verify | prune | explain`: what is stored, whether it is whole, less of it, why something misses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+
+from mmrl.config.schema import RunConfig
+from mmrl.data.cache import PixelCache, Request
+from mmrl.data.entry_file import SUFFIX, StoredEntry, read_entry, read_header
+from mmrl.data.fingerprint import Fingerprint, Remembered, append_line, hash_file, read_index, stamp_of
+from mmrl.data.preprocess import data_sections, distinct_media
+from mmrl.data.recipe import Recipe, differences
+from mmrl.data.skipped import SkippedLog
+from mmrl.errors import CacheCorruptError, CacheError, CacheRecipeError, ConfigError, MediaError
+from mmrl.models.families import load_geometry
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def entry_files(folder: Path) -> list[Path]:
+    """All entries of a cache folder. Raises CacheError when it is none."""
+    if not folder.is_dir():
+        raise CacheError(f"{folder}: no such cache folder")
+    return sorted((folder / "pixels").glob(f"*/*{SUFFIX}"))
+
+
+def ls(folder: Path) -> int:
+    """Print the entries grouped by recipe, with counts and bytes. Returns 0, or 1 if a header cannot be read."""
+    console = Console(soft_wrap=True, highlight=False)
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    bad = []
+    for path in entry_files(folder):
+        try:
+            recipe = read_header(path).recipe
+        except CacheCorruptError as error:
+            bad.append(str(error))
+            continue
+        counts[recipe] += 1
+        sizes[recipe] += path.stat().st_size
+    for recipe, count in counts.most_common():
+        console.print(f"{count:8} entries {_megabytes(sizes[recipe]):>12}  {_describe(Recipe(recipe))}", markup=False)
+    console.print(f"{counts.total():8} entries {_megabytes(sizes.total()):>12}  in {folder}", markup=False)
+    _print_problems(console, bad)
+    return 1 if bad else 0
+
+
+def verify(folder: Path) -> int:
+    """Check every entry against its checksum, recipe and name, and every remembered content hash against its file.
+
+    Returns 1 when anything is wrong. Entries are left as they are: `mmrl preprocess` rebuilds damaged ones. A wrong
+    content hash (the file changed, its size and time did not) is mended in the memory, and counted as a problem too.
+    """
+    console = Console(soft_wrap=True, highlight=False)
+    entries = entry_files(folder)
+    problems = []
+    for path in track(entries, "entries", console=Console(stderr=True)):
+        try:
+            check_entry(path)
+        except (CacheCorruptError, CacheRecipeError) as error:
+            problems.append(str(error))
+    sources = list(_current_sources(folder / PixelCache.INDEX))
+    for line in track(sources, "sources", console=Console(stderr=True)):
+        found = hash_file(line.path)
+        if found != line.sha256:
+            append_line(folder / PixelCache.INDEX, Remembered(line.path, line.stamp, found))
+            problems.append(f"{line.path}: its content changed, its size and time did not; run `mmrl preprocess`")
+    console.print(f"{len(entries)} entries and {len(sources)} sources read, {len(problems)} problems", markup=False)
+    _print_problems(console, problems)
+    return 1 if problems else 0
+
+
+def check_entry(path: Path) -> StoredEntry:
+    """Read an entry whole. Raises CacheCorruptError, or CacheRecipeError when its name is not its recipe's."""
+    stored = read_entry(path, verify=True)
+    key = Recipe(stored.recipe).key(Fingerprint(**stored.source))
+    if key != path.stem:
+        raise CacheRecipeError(f"{path}: holds the entry {key}, stored under another recipe's name")
+    return stored
+
+
+def prune(folder: Path, *, size: str) -> int:
+    """Delete entries until those left take at most `size` (`20GB`, `500 MiB`, `0`); unused longest go first."""
+    limit = parse_size(size)
+    freed_temporaries = PixelCache(folder).remove_stale_temporaries()
+    by_use = sorted((_last_use(path), path.stat().st_size, path) for path in entry_files(folder))
+    total = sum(size for _, size, _ in by_use)
+    kept, removed = total, 0
+    for _, bytes_, path in by_use:
+        if kept <= limit:
+            break
+        path.unlink(missing_ok=True)
+        kept -= bytes_
+        removed += 1
+    Console(soft_wrap=True, highlight=False).print(
+        f"{removed} entries removed, {len(by_use) - removed} left; {_megabytes(total)} -> {_megabytes(kept)}"
+        f"{f', {_megabytes(freed_temporaries)} of unfinished files removed' if freed_temporaries else ''}",
+        markup=False,
+    )
+    return 0
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size as people write it: `20GB` is 20 * 10**9, `20 GiB` 20 * 2**30. Raises ConfigError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if match is None or match[2].upper() not in _UNITS:
+        raise ConfigError(f"size {text!r}: write a number and a unit, such as 500MB, 20GB or 20GiB")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def explain(config: RunConfig, *, sample: str | None = None) -> int:
+    """Say for each medium of a configuration (of one sample, by id) whether it is cached, and if not why.
+
+    Media that miss for the same reason are counted in one line, with the first of them. Returns 1 when any misses.
+    """
+    console = Console(soft_wrap=True, highlight=False)
+    reasons: dict[str, list[str]] = defaultdict(list)
+    hits = 0
+    for medium, reason in misses(config, sample=sample):
+        if reason is None:
+            hits += 1
+        else:
+            reasons[reason].append(medium)
+    console.print(f"{hits} media are cached, {sum(map(len, reasons.values()))} are not", markup=False)
+    for reason, media in reasons.items():
+        more = f" and {len(media) - 1} more" if len(media) > 1 else ""
+        console.print(f"{media[0]}{more}: {reason}", markup=False)
+    return 1 if reasons else 0
+
+
+def misses(config: RunConfig, *, sample: str | None = None) -> Iterator[tuple[str, str | None]]:
+    """(name of a medium, None for a hit or the reason of its miss), opening none."""
+    cache = PixelCache(Path(config.cache.dir), on_miss="error", verify="always")
+    geometry = load_geometry(config.model.path)
+    stored = _by_content(cache.folder)
+    past = _past_contents(cache.folder / PixelCache.INDEX)
+    for data in data_sections(config):
+        skipped = SkippedLog(None, max_fraction=data.max_skipped_fraction)
+        for medium in distinct_media(config, data, skipped=skipped, sample_id=sample):
+            job = medium.job(config, geometry)
+            name = (
+                f"{medium.sample.where}: {job.ref.source if isinstance(job.ref.source, Path) else 'pixels in memory'}"
+            )
+            try:
+                request = cache.request(job, data.video)
+                yield name, explain_miss(request, stored, past)
+            except MediaError as error:
+                yield name, error.reason
+
+
+def explain_miss(request: Request, stored: dict[str, list[Recipe]], past: dict[str, set[str]]) -> str | None:
+    """Why a request has no entry it may use; None when it has one.
+
+    stored: content hash -> recipes of its entries. past: path -> content hashes it ever had.
+    """
+    recipes = stored.get(request.source.sha256, [])
+    if request.recipe in recipes:
+        return _damage(request)
+    if recipes:
+        nearest = min((differences(request.recipe, recipe) for recipe in recipes), key=len)
+        return "cached under another recipe: " + "; ".join(nearest)
+    earlier = past.get(os.path.realpath(request.name), set()) & stored.keys()
+    if earlier - {request.source.sha256}:
+        return "its content changed since it was cached"
+    return "its content was never cached"
+
+
+def _damage(request: Request) -> str | None:
+    try:
+        check_entry(request.path)
+    except FileNotFoundError:
+        return "its entry lies under another name"
+    except CacheError as error:
+        return f"its entry is damaged: {error}"
+    return None
+
+
+def _by_content(folder: Path) -> dict[str, list[Recipe]]:
+    recipes: dict[str, list[Recipe]] = defaultdict(list)
+    for path in entry_files(folder):
+        with contextlib.suppress(CacheCorruptError):  # `verify` names these
+            entry = read_header(path)
+            recipes[entry.source["sha256"]].append(Recipe(entry.recipe))
+    return recipes
+
+
+def _past_contents(index: Path) -> dict[str, set[str]]:
+    contents: dict[str, set[str]] = defaultdict(set)
+    for line in read_index(index):
+        contents[line.path].add(line.sha256)
+    return contents
+
+
+def _current_sources(index: Path) -> Iterator[Remembered]:
+    """What is remembered of files that still look as they did then."""
+    latest = {(line.path, line.stamp): line for line in read_index(index)}
+    for line in latest.values():
+        with contextlib.suppress(MediaError):  # gone since: nothing to check
+            if stamp_of(line.path) == line.stamp:
+                yield line
+
+
+def _last_use(path: Path) -> float:
+    info = path.stat()
+    return max(info.st_atime, info.st_mtime)  # file systems mounted without access times keep the time of writing
+
+
+def _describe(recipe: Recipe) -> str:
+    fields = recipe.fields
+    budget, sizing = fields["budget"], fields["sizing"]
+    frames = (
+        f", at most {budget['max_frames']} frames at {budget['sample_fps']:g} fps" if "max_frames" in budget else ""
+    )
+    pixels = f"{budget['min_pixels']}..{budget['max_pixels']} pixels"
+    return f"{fields['kind']}: {pixels}{frames}, patches of {sizing['patch_size']}, {fields['reader']}"
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"
+
+
+def _print_problems(console: Console, problems: list[str]) -> None:
+    for problem in problems:
+        console.print(problem, style="red", markup=False)
