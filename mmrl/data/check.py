@@ -22,6 +22,7 @@ from mmrl.config.schema import DataSection, DatasetSection, RunConfig
 from mmrl.data.cache import Opener, PixelCache
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.prepare import Prepared, Preparer
+from mmrl.data.preprocess import data_sections
 from mmrl.data.readers import SampleSet, read_dataset
 from mmrl.data.sample import GeometryKind
 from mmrl.data.skipped import Skipped, SkippedLog
@@ -86,7 +87,7 @@ def check(config: RunConfig, *, media: MediaChoice = "sample") -> int:
     with Router(config.rewards) as router:
         router.validate()
         checker = Checker(config, processor, router, media)
-        reports = [report for data in _data_sections(config) for report in checker.reports(data)]
+        reports = [report for data in data_sections(config) for report in checker.reports(data)]
     stages = _absent_tasks(config, reports)
     console.print(_table(reports))
     problems = [f"{r.split} {r.name}: {problem}" for r in reports for problem in r.problems] + stages
@@ -95,11 +96,6 @@ def check(config: RunConfig, *, media: MediaChoice = "sample") -> int:
         console.print(f"[red]problem:[/red] {escape(problem)}", highlight=False)
     console.print("[red]this would not run[/red]" if problems else "[green]nothing would stop a run[/green]")
     return 1 if problems else 0
-
-
-def _data_sections(config: RunConfig) -> list[DataSection]:
-    """The run's data and those that stages bring themselves."""
-    return [config.data, *(stage.data for stage in config.stages if stage.data is not None)]
 
 
 @dataclass(frozen=True)
