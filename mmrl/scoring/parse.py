@@ -24,7 +24,7 @@ AnswerFormat = Literal["auto", "tag", "boxed", "plain"]
 FormatStyle = Literal["think_answer", "think_boxed", "answer", "boxed"]
 
 _UNSIGNED = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace is text
+_BRACE = re.compile(r"\\boxed\{|\\.|[{}]", re.DOTALL)  # an escaped brace is text
 _NUMBER = rf"[+-]?{_UNSIGNED}"
 
 
@@ -73,24 +73,20 @@ def boxed_contents(text: str) -> list[str]:
     >>> boxed_contents(r"\boxed{\frac{1}{2}} and \boxed{3}")
     ['\\frac{1}{2}', '3']
     """
-    found, start = [], 0
-    while (opened := text.find(r"\boxed{", start)) >= 0:
-        start = opened + len(r"\boxed{")
-        end = _closing_brace(text, start)
-        if end is not None:
-            found.append(text[start:end])
-            start = end
-    return found
-
-
-def _closing_brace(text: str, start: int) -> int | None:
-    depth = 1
-    for match in _BRACE.finditer(text, start):
-        if match[0] in "{}":
-            depth += 1 if match[0] == "{" else -1
-        if depth == 0:
-            return match.start()
-    return None
+    opened: list[int | None] = []
+    closed: list[tuple[int, int]] = []
+    for match in _BRACE.finditer(text):
+        if match[0] == "{":
+            opened.append(None)
+        elif match[0] == r"\boxed{":
+            opened.append(match.end())
+        elif match[0] == "}" and opened and (start := opened.pop()) is not None:
+            closed.append((start, match.start()))
+    outer: list[tuple[int, int]] = []
+    for start, end in sorted(closed):
+        if not outer or start > outer[-1][1]:
+            outer.append((start, end))
+    return [text[start:end] for start, end in outer]
 
 
 def has_format(completion: str, *, style: FormatStyle = "think_answer", prefilled_think: bool = False) -> bool:
@@ -140,6 +136,7 @@ _BRACKETED = re.compile(r"[(\[]([A-Z])[)\]]")
 _ENUMERATED = re.compile(r"(?<!\S)([A-Z])[).:]\s+\S")
 _ALTERNATIVE = re.compile(r"[)\].:]?\s*(?:,|/|&|\bor\b|\band\b)\s*[(\[]?[A-Z](?!\w)")
 _ARTICLE_GOES_ON = re.compile(r"\s+(?!because|since|as|for|due|and|or)[a-z]")
+_CLAUSE = 200  # characters before a letter in which a negation of it is looked for
 _NEGATED = re.compile(r"\bnot\b|n't\b|\bneither\b|\bnor\b", re.IGNORECASE)
 
 
@@ -189,7 +186,8 @@ def _listed_letter(text: str) -> str | None:
 
 
 def _negated_before(text: str, start: int) -> bool:
-    return _NEGATED.search(re.split(r"[.!?;,\n]", text[:start])[-1]) is not None
+    clause = re.split(r"[.!?;,\n]", text[max(0, start - _CLAUSE) : start])[-1]
+    return _NEGATED.search(clause) is not None
 
 
 def _option_letter(text: str, options: Sequence[str]) -> str | None:

@@ -1,5 +1,7 @@
 """Every shipped reward on the worked numbers of its docstring and on the faults it must not repeat."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from makers.scoring import answered
 
@@ -165,3 +167,8 @@ def test_choice_knows_the_row_s_options():
 def test_a_bad_answer_is_an_error_that_names_the_sample_never_a_score(reward, answer, completion):  # fault 68
     with pytest.raises(RewardError, match=r"rows\.jsonl:7 \(id=s1\): the answer .* is not"):
         value(reward, answer, completion)
+
+
+def test_math_works_outside_the_main_thread():  # fault 69
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(value, "math", "1/2", "0.5").result() == 1

@@ -1,6 +1,7 @@
 """What is read from a completion, and what is refused. Most rows are public faults of other frameworks."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,10 @@ from mmrl.scoring import parse as p
         ("\\boxed{1} then \\boxed{\\frac{1}{2}}", "auto", "\\frac{1}{2}"),
         ("\\boxed{x \\} y}", "boxed", "x \\} y"),
         ("\\boxed{unclosed", "boxed", None),
+        ("\\boxed{a {b}", "boxed", None),
+        ("\\boxed{ \\boxed{3}", "boxed", "3"),
+        ("\\boxed{\\boxed{3} m}", "boxed", "\\boxed{3} m"),
+        ("} { \\boxed{3}", "boxed", "3"),
         ("no box", "boxed", None),
         ("no tag", "tag", None),
         ("  plain  ", "auto", "plain"),
@@ -252,6 +257,14 @@ def test_no_text_breaks_a_parser(text):
     for parser in (p.parse_choice, p.parse_number, p.parse_integers, p.parse_span):
         parser(text)
     p.parse_values(text, count=4)
+
+
+@pytest.mark.parametrize("piece", ["\\boxed{", "(1, ", "not (A) ", "answer ", "1 s ", "1,111", "<answer>", "{", "\n"])
+def test_a_text_a_policy_repeats_for_ever_is_read_in_linear_time(piece):
+    text = piece * (40_000 // len(piece))
+    start = time.process_time()
+    test_no_text_breaks_a_parser.hypothesis.inner_test(text)  # type: ignore[attr-defined]
+    assert time.process_time() - start < 1.5
 
 
 @given(st.tuples(*[st.floats(-1e6, 1e6).map(lambda v: round(v, 3))] * 4))
