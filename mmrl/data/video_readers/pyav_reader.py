@@ -132,8 +132,9 @@ class PyavClip:
         ticks = sorted({pts for pts, _, _ in rows})
         index_of = {tick: index for index, tick in enumerate(ticks)}
         mov = "mov" in self._container.format.name
-        # The index of MOV and MP4 is sorted by decoding time, that of the others by presentation time.
-        entries = {index_of[pts]: dts if mov and dts is not None else pts for pts, dts, is_key in rows if is_key}
+        # FFmpeg takes presentation times here, also for MP4, whose index is by decoding time: a keyframe's own decoding
+        # time would lead to the keyframe before it.
+        entries = {index_of[pts]: pts for pts, _, is_key in rows if is_key}
         start = min(tick for pts, dts, _ in rows[:1] for tick in (pts, dts) if tick is not None)
         keyframes = tuple(sorted({**entries, 0: start}.items()))
         promised = self._stream.frames if mov else 0
