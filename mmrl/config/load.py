@@ -255,10 +255,17 @@ def _with_default_budgets(tree: Node) -> Node:
 
 def _without_idle_best(tree: Node) -> Node:
     """Without validation data the default `checkpoint.best` has nothing to rank by: it becomes null, visibly."""
-    plain = tree.plain()
-    sections = [plain, *(s for s in plain.get("stages") or () if isinstance(s, dict))]
-    has_val = any(isinstance(s.get("data"), dict) and s["data"].get("val") for s in sections)
-    checkpoint = tree.child("checkpoint")
-    if has_val or (checkpoint and not isinstance(checkpoint.value, dict)) or (checkpoint and checkpoint.child("best")):
+    stages = _value_at(tree, "stages")
+    sections = [tree, *(stages if isinstance(stages, list) else ())]
+    has_val = any(_value_at(section, "data", "val") for section in sections)
+    is_written = _value_at(tree, "checkpoint", "best") is not None
+    if has_val or is_written or not isinstance(_value_at(tree, "checkpoint") or {}, dict):
         return tree
     return merge(tree, as_node({"checkpoint": {"best": None}}, tree.origin))
+
+
+def _value_at(node: Node | None, *loc: Key) -> Any:
+    """The value at exactly `loc`; None when something on the way is missing."""
+    for key in loc:
+        node = node.child(key) if node else None
+    return node.value if node else None

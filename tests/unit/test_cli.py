@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -71,13 +70,12 @@ def test_other_platforms_are_told_what_is_missing(platform, missing):
 
 
 def test_help_answers_at_once():
-    """Half a second of processor time on an idle machine; the best of three leaves room for a busy one."""
+    """Within half a second of processor time; the clock on the wall says more about what else the machine does."""
     seconds = []
     for _ in range(3):
-        before, started = os.times(), time.perf_counter()
+        before = os.times()
         done = subprocess.run([sys.executable, "-m", "mmrl", "--help"], cwd=ROOT, capture_output=True, check=True)
         after = os.times()
-        used = after.children_user + after.children_system - before.children_user - before.children_system
-        seconds.append(min(used, time.perf_counter() - started))
+        seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
         assert b"preprocess" in done.stdout
-    assert min(seconds) < 1.0
+    assert min(seconds) < 0.5

@@ -271,6 +271,41 @@ def test_resolved_config_keeps_any_option(options, tmp_path_factory):
     assert yaml.safe_load(path.read_text(encoding="utf-8")) == config.model_dump(mode="json")
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    key=st.sampled_from(
+        [
+            "stages",
+            "data",
+            "budgets",
+            "checkpoint",
+            "model",
+            "rewards.tasks",
+            "data.train",
+            "algorithm.plugins",
+            "rollout",
+        ]
+        + [
+            "budgets.image",
+            "data.train.0.card",
+            "data.train.0.card.columns",
+            "stages.0.data",
+            "rewards.tasks.t",
+            "seed",
+        ]
+    ),
+    value=JSON,
+)
+def test_no_value_anywhere_is_worse_than_a_config_error(key, value, tmp_path_factory):
+    path = tmp_path_factory.mktemp("c") / "a.yaml"
+    path.write_text(STAGES, encoding="utf-8")
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("...\n")
+    try:
+        load_config(path, [f"{key}={text}"])
+    except ConfigError as error:
+        assert str(error)
+
+
 def test_config_differences_lists_key_by_key():
     old = {"a": {"b": 1, "c": [1, 2]}, "d": {}, "e": 1}
     new = {"a": {"b": 2, "c": [1]}, "d": {}, "f": None}

@@ -1,0 +1,50 @@
+from pathlib import Path
+
+import pytest
+
+from mmrl.errors import PluginError
+from mmrl.plugins import find_plugin, load_module, resolve_function, shipped_dir, shipped_names
+
+
+def test_the_three_spellings(tmp_path):
+    (tmp_path / "mine.py").write_text("def score(completion, sample):\n    return 1.0\n")
+    assert resolve_function("./mine.py:score", kind="rewards", default="x", relative_to=tmp_path)("", None) == 1.0
+    assert resolve_function("./mine.py", kind="rewards", default="score", relative_to=tmp_path)("", None) == 1.0
+    assert resolve_function("os.path:join", kind="rewards", default="x")("a", "b") == "a/b"
+    assert callable(resolve_function("opo", kind="algorithms", default="advantage"))
+
+
+def test_finding_runs_nothing(tmp_path):
+    (tmp_path / "bad.py").write_text("raise SystemExit\n")
+    assert find_plugin("bad.py", kind="rewards", relative_to=tmp_path) == (tmp_path / "bad.py").resolve()
+    assert find_plugin("json.tool:main", kind="rewards") == "json.tool"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "message"),
+    [
+        ("nothing", r"unknown plug-in 'nothing' in algorithms/; known: .*opo"),
+        ("./nothing.py:f", r"nothing\.py does not exist \(written './nothing\.py:f'\)"),
+        ("no.such.module:f", r"plug-in module 'no\.such\.module' is not installed"),
+        ("json:no_such_function", r"no function 'no_such_function'"),
+    ],
+)
+def test_what_is_not_there_is_named(spelling, message, tmp_path):
+    with pytest.raises(PluginError, match=message):
+        resolve_function(spelling, kind="algorithms", default="f", relative_to=tmp_path)
+
+
+def test_a_file_may_hold_a_dataclass_and_is_loaded_once(tmp_path):
+    path = tmp_path / "p.py"
+    path.write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass A:\n    x: int = 1\n"
+    )
+    assert load_module(path).A().x == 1
+    assert load_module(path) is load_module(path)
+
+
+def test_plugins_of_algorithms_are_part_of_the_package():
+    assert shipped_dir("algorithms") == Path(shipped_dir("algorithms").parents[1]) / "algorithms" / "plugins"
+    assert shipped_names("algorithms") == tuple(sorted(shipped_names("algorithms")))
+    with pytest.raises(PluginError, match=r"'no_kind' is missing from this installation"):
+        shipped_dir("no_kind")
