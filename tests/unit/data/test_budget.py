@@ -134,7 +134,8 @@ def test_tiny_media_are_enlarged(geometry, size):
 
 
 def test_a_known_screen_and_photo_size():
-    # fault 19: 150x224 with patches of 14 is 35 + ... tokens by one rule only; fault 23: 1920x1080 -> 1932x1092
+    # fault 19: 150x224 is 5 x 7 tokens of 32 pixels; fault 23: 1920x1080 -> 1932x1092 with tokens of 28
+    assert plan_image(224, 150, budget_of(min_pixels=1, max_pixels=10**7), QWEN3).num_tokens == 35
     assert plan_image(224, 150, budget_of(min_pixels=1, max_pixels=10**7), QWEN2).num_tokens == 40
     assert plan_image(1920, 1080, budget_of(max_pixels=10**7), QWEN2).width == 1932
     assert plan_image(1920, 1080, budget_of(max_pixels=10**7), QWEN2).height == 1092
