@@ -1,0 +1,108 @@
+"""Peak memory of the log-prob pass with gradient at a vocabulary of 150,000: in chunks, against full logits.
+
+    python tests/bench/bench_logprob_memory.py
+
+Each form runs in a process of its own; the peak is the highest resident memory during the pass (forward + backward)
+above the resident memory before it, weights and their gradients already allocated. fp32, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from makers.bench_models import medium_model, versions
+from makers.rendered import make_prompt, random_completions
+
+from mmrl.algorithms.batch import MicroBatch
+from mmrl.models.decoder import DecoderInputs, run_decoder
+from mmrl.models.logprobs import token_logprobs
+from mmrl.models.packing import group_row, pack
+
+VOCABULARY, GROUP, COMPLETION = 150_016, 8, 128
+FORMS = {"full logits": 0, "chunks of 1024": 1024, "chunks of 256": 256, "chunks of 64": 64}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--form", choices=FORMS)
+    form = arguments.parse_args().form
+    if form:
+        print(*measure(FORMS[form]))
+        return
+    print(f"{versions()}; vocabulary {VOCABULARY}, {GROUP * COMPLETION} loss tokens, fp32, 1 thread\n")
+    print("| log-prob pass | peak MiB above the weights | share of the full one | seconds |\n|---|---|---|---|")
+    full = 0.0
+    for form in FORMS:
+        output = subprocess.run([sys.executable, __file__, "--form", form], capture_output=True, text=True, check=True)
+        peak, seconds = map(float, output.stdout.split()[-2:])
+        full = full or peak
+        print(f"| {form} | {peak:.0f} | {peak / full:.3f} | {seconds:.1f} |", flush=True)
+
+
+def measure(chunk: int) -> tuple[float, float]:
+    """Peak MiB and seconds of one pass; chunk 0 is the naive form."""
+    torch.set_num_threads(1)
+    model, processor = medium_model(vocabulary=VOCABULARY)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    prompt = make_prompt([list(range(32))], family="qwen2_5_vl", pad_ids={})
+    micro = pack([group_row(prompt, random_completions((COMPLETION,) * GROUP, seed=0), range(GROUP))], processor)
+    start = time.perf_counter()
+    with PeakMemory() as memory:
+        values = logprobs(model, micro, processor, chunk=chunk) if chunk else naive_logprobs(model, micro)
+        values.mean().backward()
+    return memory.peak_mib, time.perf_counter() - start
+
+
+def logprobs(model: Any, micro: MicroBatch, processor: Any, *, chunk: int) -> torch.Tensor:
+    return token_logprobs(model, micro, processor, temperature=1.0, banned_ids=(), chunk=chunk).logprobs_L
+
+
+def naive_logprobs(model: Any, micro: MicroBatch) -> torch.Tensor:
+    """What trainers write first: logits of every position, their log-softmax, the targets picked out."""
+    inputs = DecoderInputs(micro.ids_BT, micro.positions_3BT, micro.mask_B1TT)
+    logits_BTV = model.lm_head(run_decoder(model, inputs).last_hidden_state)
+    logprobs_BTV = logits_BTV.float().log_softmax(-1)
+    return logprobs_BTV.flatten(0, 1)[micro.predict_L, micro.target_L]
+
+
+class PeakMemory:
+    """Highest resident memory inside the block, in MiB above that at its start; sampled every millisecond."""
+
+    def __enter__(self) -> PeakMemory:
+        self._stop = threading.Event()
+        self._before = self._highest = resident_bytes()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def peak_mib(self) -> float:
+        return (self._highest - self._before) / 2**20
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.001):
+            self._highest = max(self._highest, resident_bytes())
+
+
+def resident_bytes() -> int:
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * 4096
+
+
+if __name__ == "__main__":
+    main()
