@@ -18,6 +18,7 @@ from mmrl.config.schema import StageSection
 from mmrl.data.loader import Loader
 from mmrl.data.prepare import Prepared
 from mmrl.data.rendered import RenderedPrompt
+from mmrl.train import distributed
 from mmrl.train.metrics import means_over_ranks
 from mmrl.train.prompts import next_prompts, rank_share
 from mmrl.train.rollouts import RolloutSpec, ScoredRollouts, roll_out, rollout_rows, sampling_of
@@ -128,6 +129,8 @@ class Collector:
         return generate
 
     def _write_samples(self, rolled: ScoredRollouts) -> None:
+        if not distributed.is_main():
+            return
         for row in rollout_rows(rolled, limit=self.run.config.log.rollouts_per_step):
             self.run.rollouts_log.write({"stage": self.section.name, "split": "train", **row})
 

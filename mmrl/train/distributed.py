@@ -5,6 +5,7 @@ Every function works for any world size; a single process is a world of one.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import socket
@@ -26,7 +27,10 @@ def device() -> torch.device:
 
 
 def start_processes() -> None:
-    """Join the process group; without a launcher, become a group of one. Safe to call twice."""
+    """Join the process group; without a launcher, become a group of one. Safe to call twice.
+
+    It is left when the process ends, not when a run does: DeepSpeed keeps groups of its own that do not survive it.
+    """
     if torch.distributed.is_initialized():
         return
     if "RANK" not in os.environ:
@@ -35,11 +39,12 @@ def start_processes() -> None:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     deepspeed = _import_deepspeed()
     deepspeed.init_distributed(dist_backend="nccl" if torch.cuda.is_available() else "gloo", verbose=False)
+    atexit.register(_leave_group)
     if torch.cuda.is_available():
         torch.cuda.set_device(device())
 
 
-def stop_processes() -> None:
+def _leave_group() -> None:
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 

@@ -146,17 +146,16 @@ class Journal:
     def _restore(self, checkpoint: Path | None) -> None:
         """Continue from a checkpoint: position, optimizer, random states, and the logs cut back to it."""
         if checkpoint is None:
-            sizes = [0] * len(self._logs)
-        else:
-            state = load_state(checkpoint)
-            self.position = Position(**state["position"])
-            self._stage_state, sizes = state["stage_state"], state["log_sizes"]
-            self.run.policy_version = self.position.policy_version
-            distributed.load_optimizer(self.run.trainer, load_optimizer_state(checkpoint))
-            restore_random_state(checkpoint)
-            self.console.print(f"continuing from {checkpoint} ({self.position.step} steps done)")
+            return
+        state = load_state(checkpoint)
+        self.position = Position(**state["position"])
+        self._stage_state = state["stage_state"]
+        self.run.policy_version = self.position.policy_version
+        distributed.load_optimizer(self.run.trainer, load_optimizer_state(checkpoint))
+        restore_random_state(checkpoint)
+        self.console.print(f"continuing from {checkpoint} ({self.position.step} steps done)")
         if distributed.is_main():
-            for log, size in zip(self._logs, sizes, strict=True):
+            for log, size in zip(self._logs, state["log_sizes"], strict=True):
                 log.cut(size)
 
     def _milestones(self) -> list[tuple[str, int, dict[str, float]]]:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Protocol
 
 from mmrl.config.schema import RunConfig, StageSection
-from mmrl.train import distributed
 from mmrl.train.checkpoint import find_checkpoints
 from mmrl.train.grpo import GrpoStage
 from mmrl.train.journal import Journal
@@ -52,7 +51,6 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False) -
         return 0
     finally:
         run.close()
-        distributed.stop_processes()
 
 
 def run_stage(run: Runtime, journal: Journal, index: int, stop: StopRequest) -> bool:

@@ -17,7 +17,10 @@ from mmrl.config.load import config_differences, write_resolved
 from mmrl.config.schema import RunConfig
 from mmrl.data.templates import template_record
 from mmrl.errors import ConfigError
+from mmrl.train.checkpoint import find_checkpoints
 
+# Rows of these belong to steps; without a checkpoint there is no step they could belong to.
+LOGS = ("metrics.jsonl", "rollouts.jsonl", "skipped.jsonl")
 _VERSIONED = ("mmrl", "torch", "torchvision", "transformers", "deepspeed", "av", "decord", "numpy", "safetensors")
 
 
@@ -40,6 +43,9 @@ def open_run_folder(config: RunConfig, *, resume: bool, overwrite: bool = False)
         old = yaml.safe_load(resolved.read_text(encoding="utf-8"))
         changes = config_differences(old, config.model_dump(mode="json"))
     folder.mkdir(parents=True, exist_ok=True)
+    if not find_checkpoints(folder):
+        for log in LOGS:
+            (folder / log).unlink(missing_ok=True)
     write_resolved(config, resolved)
     _write_json(folder / "templates.json", template_record(config))
     _write_json(folder / "environment.json", environment())

@@ -109,7 +109,9 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
         router=router,
         cache=PixelCache(Path(config.cache.dir), on_miss=config.cache.on_miss, verify=config.cache.verify),
         opener=MediaOpener(config.data.video, workers=config.data.decode_workers),
-        skipped=SkippedLog(folder / "skipped.jsonl", max_fraction=config.data.max_skipped_fraction),
+        skipped=SkippedLog(
+            folder / "skipped.jsonl" if distributed.is_main() else None, max_fraction=config.data.max_skipped_fraction
+        ),
         rollouts_log=JsonLines(folder / "rollouts.jsonl"),
     )
 
