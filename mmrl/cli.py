@@ -27,7 +27,7 @@ app = typer.Typer(
 cache_app = typer.Typer(help="Look at and tidy the pixel cache.", no_args_is_help=True)
 app.add_typer(cache_app, name="cache")
 
-Config = Annotated[Path, typer.Argument(help="YAML file of the run")]
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run")]
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="e.g. rollout.group_size=4 stages.0.steps=10")
 ]
@@ -105,7 +105,7 @@ def score(
 
 @cache_app.command("ls")
 def cache_ls(directory: CacheDir = DEFAULT_CACHE) -> None:
-    """List the entries: source, recipe, size."""
+    """List the entries by recipe, with counts and sizes."""
     from mmrl.data.cache_cli import ls
 
     raise typer.Exit(ls(directory))
@@ -136,7 +136,7 @@ def cache_explain(
     overrides: Overrides = None,
     sample: Annotated[str | None, typer.Option(help="Only the media of the sample with this id.")] = None,
 ) -> None:
-    """Say which media of a run miss, and why."""
+    """Say which media of CONFIG miss the cache, and why."""
     from mmrl.config.load import load_config
 
     loaded = load_config(config, overrides or ())

@@ -69,6 +69,18 @@ def test_other_platforms_are_told_what_is_missing(platform, missing):
     assert str(error.value) == f"mmrl needs {missing}"
 
 
+@pytest.mark.parametrize("command", ["ls", "verify", "prune", "explain"])
+def test_every_cache_command_has_help(command):
+    assert exit_code("cache", command, "--help") == 0
+
+
+def test_cache_commands_reach_an_empty_cache(tmp_path, capsys):
+    assert exit_code("cache", "ls", "--dir", str(tmp_path)) == 0
+    assert exit_code("cache", "prune", "1GB", "--dir", str(tmp_path)) == 0
+    assert exit_code("cache", "prune", "much", "--dir", str(tmp_path)) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
 def test_help_answers_at_once():
     """Within half a second of processor time; the clock on the wall says more about what else the machine does."""
     seconds = []
