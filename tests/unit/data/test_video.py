@@ -256,3 +256,12 @@ def test_shared_clip_by_timestamp_not_index(reader):  # faults 37, 45
         expected = dict(reference.frames(wanted))
         for index, frame in clip.frames(wanted):
             assert np.abs(frame.astype(int) - expected[index]).mean() < 1.0
+
+
+@pytest.mark.parametrize("name", ["one_keyframe.mp4", "open_groups.mp4", "hevc.mkv", "vp9.webm"])
+def test_a_seek_lands_on_the_keyframe_meant(folder, name):
+    """One keyframe early would still give the right frames, at twice the cost."""
+    with open_clip(folder / name, reader="pyav") as clip:
+        for index, tick in clip._timeline.keyframes[1:]:
+            clip._rewind(tick)
+            assert next(clip._container.demux(clip._stream)).pts == clip._timeline.ticks[index]
