@@ -34,6 +34,7 @@ class TrainConsole:
             disable=not self.console.is_terminal,
         )
         self._task = None
+        self._events_shown: set[str] = set()
         self._stage, self._total, self._started, self._last_line = "", 0, 0.0, 0.0
 
     def start_stage(self, name: str, *, done: int, total: int) -> None:
@@ -62,6 +63,12 @@ class TrainConsole:
         """List configuration keys that differ from those the run was started with."""
         for change in changes:
             self.print(f"changed since this run was started: {change}")
+
+    def reward_events(self, messages: Mapping[str, str]) -> None:
+        """Say once for each kind that a reward could not score a completion; the metrics count them."""
+        for event in messages.keys() - self._events_shown:
+            self._events_shown.add(event)
+            self.print(f"warning: reward event {event}: {messages[event]}")
 
     def validation(self, step: int, metrics: Mapping[str, float], generations: Sequence[Mapping]) -> None:
         tasks = ", ".join(f"{k.removeprefix('val/task/')} {v:.3f}" for k, v in metrics.items() if "val/task/" in k)

@@ -9,7 +9,8 @@ import atexit
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -153,11 +154,25 @@ def _import_deepspeed() -> Any:
     which the next start hangs; gloo does the same work.
     """
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
-    import deepspeed
+    with _without_stderr():
+        import deepspeed
 
     deepspeed.utils.logger.setLevel(logging.ERROR)
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     return deepspeed
+
+
+@contextmanager
+def _without_stderr() -> Iterator[None]:
+    """Drop what child processes print: on import DeepSpeed asks the linker which libraries its kernels would find."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _free_port() -> int:

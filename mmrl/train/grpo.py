@@ -69,7 +69,8 @@ class GrpoStage:
             random.Random(derive_seed(self.run.config.seed, self.section.name, number, epoch)).shuffle(groups)
             for part in range(settings.updates_per_batch):
                 chosen = torch.tensor(groups[part :: settings.updates_per_batch], dtype=torch.long)
-                yield torch.isin(batch.gid_N, chosen).nonzero().flatten()
+                if len(chosen):
+                    yield torch.isin(batch.gid_N, chosen).nonzero().flatten()
 
     def _update(self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt]) -> dict[str, float]:
         """One optimizer step on these groups. The loss is a share of the mean over all ranks' tokens."""

@@ -82,6 +82,7 @@ class Journal:
         if distributed.is_main():
             self.metrics.write(position.step, section.name, row)
         self.console.step(position.stage_step, row)
+        self.console.reward_events(self.run.reward_events)
 
     def validation_due(self, section: StageSection) -> bool:
         done, every = self.position.stage_step, self.config.validation.every

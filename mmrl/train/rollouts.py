@@ -74,6 +74,7 @@ def roll_out(run: Runtime, prepared: Sequence[Prepared], spec: RolloutSpec) -> S
         scores = run.router.score(
             [(item.sample, [c.text for c in group.completions]) for item, group in zip(prepared, groups, strict=True)]
         )
+    run.reward_events = {**scores.messages, **run.reward_events}
     return ScoredRollouts(tuple(prepared), tuple(groups), scores)
 
 

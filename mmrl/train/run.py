@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mmrl.config.schema import RunConfig, StageSection
+from mmrl.errors import ConfigError
 from mmrl.train.checkpoint import find_checkpoints
 from mmrl.train.grpo import GrpoStage
 from mmrl.train.journal import Journal
@@ -36,6 +37,8 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False) -
     With resume the newest complete checkpoint of the run folder is continued exactly; where there is none yet, the
     run starts from the beginning. SIGTERM ends it after the step under way with a checkpoint and exit code 75.
     """
+    if not config.stages:
+        raise ConfigError("nothing to train: `stages` is empty; add at least one {name, kind, steps, prompts_per_step}")
     folder, changes = open_run_folder(config, resume=resume, overwrite=overwrite)
     found = find_checkpoints(folder) if resume else []
     checkpoint = found[-1] if found else None

@@ -14,7 +14,7 @@ from mmrl.config.schema import DataSection, RunConfig, StageSection
 from mmrl.data.cache import PixelCache
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.prepare import Prepared, Preparer
-from mmrl.data.sample import Sample
+from mmrl.data.sample import GeometryKind, Sample
 from mmrl.data.skipped import SkippedLog
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import load_policy
@@ -49,6 +49,7 @@ class Runtime:
     rollouts_log: JsonLines
     watch: Stopwatch = field(default_factory=Stopwatch)
     policy_version: int = 0
+    reward_events: dict[str, str] = field(default_factory=dict)
 
     def prepare(self, samples: Sequence[Sample], data: DataSection) -> list[Prepared]:
         """Media from the cache, prompts rendered, answers in the model's space. Skipped samples are missing."""

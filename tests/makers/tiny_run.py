@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import yaml
 from makers.configs import media_rows, write_config
 from makers.rows import text_rows, write_jsonl
+from makers.tiny_models import Kind, tiny_model_dir
 
 CARD = {"columns": {name: name for name in ("prompt", "answer", "task", "images", "videos", "id")}}
 # A reward that a random model gets sometimes: the share of lower-case letters, so that groups have a spread.
@@ -19,7 +21,7 @@ STAGES = [
 ]
 
 
-def write_run(folder: Path, **changes: object) -> Path:
+def write_run(folder: Path, *, kind: Kind = "qwen2_5_vl", **changes: object) -> Path:
     """config.yaml of an sft and a grpo stage on 5 pictures, 2 clips and 2 texts; changes replace top-level keys."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "reward.py").write_text(REWARD_FILE)
@@ -44,14 +46,8 @@ def write_run(folder: Path, **changes: object) -> Path:
         **changes,
     }
     path = write_config(folder, rows, **tree)
-    return _with_val(path, held_out)
-
-
-def _with_val(path: Path, held_out: Path) -> Path:
-    import yaml
-
-    tree = yaml.safe_load(path.read_text())
-    tree["data"]["val"] = [{"path": str(held_out), "card": CARD, "name": "held_out"}]
-    tree["model"] |= {"dtype": "float32", "gradient_checkpointing": False}
-    path.write_text(yaml.safe_dump(tree))
+    written = yaml.safe_load(path.read_text())
+    written["data"]["val"] = [{"path": str(held_out), "card": CARD, "name": "held_out"}]
+    written["model"] = {"path": str(tiny_model_dir(kind)), "dtype": "float32", "gradient_checkpointing": False}
+    path.write_text(yaml.safe_dump(written))
     return path
