@@ -104,12 +104,50 @@ def _chunk_logprobs(
     banned_V: torch.Tensor,
     temperature: float,
     want_entropy: bool,
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    logits_KV = head(hidden_KD).float().div_(temperature)
-    # The lowest finite number, not -inf: its probability is 0 and so is its term of the entropy (0 x -inf is NaN).
-    logits_KV = logits_KV.index_fill_(-1, banned_V, torch.finfo(torch.float32).min)
-    normaliser_K = logits_KV.logsumexp(-1)
-    logprobs_K = logits_KV.gather(-1, target_K[:, None])[:, 0] - normaliser_K
-    if not want_entropy:
-        return logprobs_K, None
-    return logprobs_K, normaliser_K - (logits_KV.softmax(-1) * logits_KV).sum(-1)
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return _SoftmaxStatistics.apply(head(hidden_KD), target_K, banned_V, temperature, want_entropy)  # type: ignore
+
+
+class _SoftmaxStatistics(torch.autograd.Function):
+    """(log p of the targets, entropy) of tempered logits; the entropy is empty unless wanted.
+
+    With y the target and H the entropy, p_v the probability of token v:
+
+        d log p_y / d z_v = ([v = y] - p_v) / T          dH / d z_v = -p_v (log p_v + H) / T
+
+    Written out because autograd holds five (K, V) tensors for it where two are enough.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits_KV: torch.Tensor,
+        target_K: torch.Tensor,
+        banned_V: torch.Tensor,
+        temperature: float,
+        want_entropy: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        # In place: nobody else reads the head's output. The lowest finite number stands for a banned token, not -inf:
+        # its probability is 0 and so is its term of the entropy (0 x -inf would be NaN).
+        scaled_KV = logits_KV.float().div_(temperature).index_fill_(-1, banned_V, torch.finfo(torch.float32).min)
+        normaliser_K = scaled_KV.logsumexp(-1)
+        logprobs_K = scaled_KV.gather(-1, target_K[:, None])[:, 0] - normaliser_K
+        entropy_K = logprobs_K.new_empty(0)
+        if want_entropy:
+            entropy_K = normaliser_K - (scaled_KV.softmax(-1).mul_(scaled_KV)).sum(-1)
+        ctx.save_for_backward(scaled_KV, normaliser_K, entropy_K, target_K)
+        ctx.temperature, ctx.dtype = temperature, logits_KV.dtype
+        return logprobs_K, entropy_K
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        scaled_KV, normaliser_K, entropy_K, target_K = ctx.saved_tensors
+        logprob_gradient_K1, entropy_gradient_K = gradients[0][:, None], gradients[1]
+        logprobs_KV = scaled_KV - normaliser_K[:, None]
+        if entropy_K.numel():
+            weight_KV = (logprobs_KV + entropy_K[:, None]).mul_(entropy_gradient_K[:, None]).add_(logprob_gradient_K1)
+            gradient_KV = logprobs_KV.exp_().mul_(weight_KV.neg_())
+        else:
+            gradient_KV = logprobs_KV.exp_().mul_(-logprob_gradient_K1)
+        gradient_KV.scatter_add_(-1, target_K[:, None], logprob_gradient_K1)
+        return gradient_KV.div_(ctx.temperature).to(ctx.dtype), None, None, None, None

@@ -168,6 +168,34 @@ def test_logprobs_and_entropy_are_those_of_the_banned_and_tempered_softmax():
     torch.testing.assert_close(result.entropy_L, entropy, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("want_entropy", [False, True])
+def test_gradients_equal_those_of_the_plain_softmax(want_entropy: bool):
+    vlm = tiny_vlm("qwen2_5_vl")
+    [completion] = random_completions((6,), seed=4)
+    micro = pack([group_row(vlm.prompt([1, 2]), [completion], [0])], vlm.processor)
+    banned = (60, 61, 300)
+    weights, entropy_weights = torch.linspace(-1, 1, 6), torch.linspace(2, -1, 6) * want_entropy
+    vlm.model.zero_grad()
+    options = {"temperature": 0.5, "banned_ids": banned, "chunk": 4, "want_entropy": want_entropy}
+    result = token_logprobs(vlm.model, micro, vlm.processor, **options)
+    loss = result.logprobs_L @ weights
+    if result.entropy_L is not None:
+        loss = loss + result.entropy_L @ entropy_weights
+    loss.backward()
+    found = [p.grad.clone() for p in vlm.model.parameters() if p.grad is not None]
+
+    vlm.model.zero_grad()
+    logits = vlm.model(input_ids=micro.ids_BT, position_ids=micro.positions_3BT).logits[0, 1:-1] / 0.5
+    logprobs = logits.index_fill(1, torch.tensor(banned), -1e30).log_softmax(-1)
+    entropy = -(logprobs.exp() * logprobs).sum(-1)
+    (logprobs.gather(1, torch.tensor(completion)[:, None])[:, 0] @ weights + entropy @ entropy_weights).backward()
+    expected = [p.grad.clone() for p in vlm.model.parameters() if p.grad is not None]
+    vlm.model.zero_grad()
+
+    for left, right in zip(found, expected, strict=True):
+        torch.testing.assert_close(left, right, atol=TOLERANCE, rtol=0)
+
+
 def test_a_banned_loss_token_is_an_error_that_names_it():
     vlm = tiny_vlm("qwen2_5_vl")
     micro = pack([group_row(vlm.prompt([1, 2]), [[5, 6]], [0])], vlm.processor)
