@@ -249,7 +249,7 @@ class PixelCache:
             request.path,
             opened.frames_F3HW,
             recipe=request.recipe.text,
-            source=asdict(request.source),
+            source=request.source.fields(),
             medium=_medium_fields(opened),
         )
         stored = self._read(request)
@@ -261,7 +261,7 @@ class PixelCache:
         opened_as = (request.key, info.st_ino, info.st_mtime_ns)
         check = self.verify == "always" or (self.verify == "first" and opened_as not in self._verified)
         stored = read_entry(request.path, verify=check)
-        if stored.recipe != request.recipe.text or stored.source != asdict(request.source):
+        if stored.recipe != request.recipe.text or stored.source != request.source.fields():
             raise CacheRecipeError(_mismatch(request, stored))
         if check:
             self._verified.add(opened_as)
@@ -288,7 +288,7 @@ class PixelCache:
 
 def entry_path(folder: Path, key: str) -> Path:
     """Where the entry of a key lives in a cache folder."""
-    return folder / "pixels" / key[:2] / f"{key}{SUFFIX}"
+    return folder / f"pixels/{key[:2]}/{key}{SUFFIX}"
 
 
 def _finished(request: Request, result: Future[MediaEntry] | MediaError) -> tuple[Request, MediaEntry | MediaError]:
@@ -301,7 +301,7 @@ def _finished(request: Request, result: Future[MediaEntry] | MediaError) -> tupl
 
 
 def _mismatch(request: Request, stored: StoredEntry) -> str:
-    if stored.source != asdict(request.source):
+    if stored.source != request.source.fields():
         return f"{request.path}: holds another source's pixels than {request.name}"
     return f"{request.path}: stored under another recipe's name: " + "; ".join(
         differences(request.recipe, Recipe(stored.recipe))

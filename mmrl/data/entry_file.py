@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
 from collections.abc import Iterator
@@ -129,7 +130,7 @@ def _map(path: Path, size: int) -> torch.Tensor:
 
 def _header(shape: tuple[int, ...], *, recipe: str, source: dict, medium: dict) -> bytes:
     metadata = {"checksum": _ZEROS.decode(), "recipe": recipe, "source": _compact(source), "medium": _compact(medium)}
-    frames = {"dtype": "U8", "shape": shape, "data_offsets": [0, int(np.prod(shape))]}
+    frames = {"dtype": "U8", "shape": shape, "data_offsets": [0, math.prod(shape)]}
     text = _compact({"__metadata__": metadata, "frames": frames}).encode("ascii")
     text += b" " * (-len(text) % 8)
     assert text.startswith(_START + _ZEROS)
@@ -167,7 +168,7 @@ def _parse(path: Path, head: bytes, data_N: torch.Tensor) -> StoredEntry:
         raise CacheCorruptError(f"{path}: the header is damaged ({type(error).__name__}: {error})") from error
     if len(shape) != 4 or shape[1] != 3 or frames["dtype"] != "U8":
         raise CacheCorruptError(f"{path}: the header is damaged (frames {frames['dtype']} {list(shape)})")
-    expected = int(np.prod(shape))
+    expected = math.prod(shape)
     if data_N.shape[0] != expected:
         raise CacheCorruptError(f"{path}: {expected} bytes of pixels expected, {data_N.shape[0]} found")
     return StoredEntry(recipe, source, medium, shape, data_N.view(shape))

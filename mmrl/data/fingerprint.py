@@ -32,6 +32,10 @@ class Fingerprint:
     sha256: str
     size: int
 
+    def fields(self) -> dict[str, str | int]:
+        """As an entry stores it; `Fingerprint(**fields)` is the way back."""
+        return {"sha256": self.sha256, "size": self.size}
+
 
 class Stamp(NamedTuple):
     """What tells, without reading it, that a file is still the one that was hashed."""
