@@ -18,6 +18,10 @@ from mmrl.models.decoder import DecoderInputs, run_decoder
 from mmrl.models.encode import encode_media, gather_features
 from mmrl.models.families import FamilyProcessor
 
+# Its probability is 0, and so is its term of the entropy, also after multiplication with a gradient; with -inf that
+# would be 0 x inf, NaN.
+_BANNED_LOGIT = -1e30
+
 
 class LogprobResult(NamedTuple):
     """logprobs_L, entropy_L: float32, in nats, in the order of the micro-batch's loss tokens."""
@@ -127,9 +131,8 @@ class _SoftmaxStatistics(torch.autograd.Function):
         temperature: float,
         want_entropy: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        # In place: nobody else reads the head's output. The lowest finite number stands for a banned token, not -inf:
-        # its probability is 0 and so is its term of the entropy (0 x -inf would be NaN).
-        scaled_KV = logits_KV.float().div_(temperature).index_fill_(-1, banned_V, torch.finfo(torch.float32).min)
+        # In place: nobody else reads the head's output.
+        scaled_KV = logits_KV.float().div_(temperature).index_fill_(-1, banned_V, _BANNED_LOGIT)
         normaliser_K = scaled_KV.logsumexp(-1)
         logprobs_K = scaled_KV.gather(-1, target_K[:, None])[:, 0] - normaliser_K
         entropy_K = logprobs_K.new_empty(0)

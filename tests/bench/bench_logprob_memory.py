@@ -28,8 +28,8 @@ from mmrl.models.decoder import DecoderInputs, run_decoder
 from mmrl.models.logprobs import token_logprobs
 from mmrl.models.packing import group_row, pack
 
-VOCABULARY, GROUP, COMPLETION = 150_016, 8, 128
-FORMS = {"full logits": 0, "chunks of 1024": 1024, "chunks of 256": 256, "chunks of 64": 64}
+VOCABULARY, GROUP, COMPLETION = 150_016, 8, 512
+FORMS = {"full logits": 0, "chunks of 1024": 1024, "chunks of 256": 256}
 
 
 def main() -> None:
