@@ -32,30 +32,40 @@ class Section(BaseModel):
 class BudgetClass(Section):
     """How many pixels and frames one medium may cost. Areas in pixels (width x height) of one frame."""
 
-    min_pixels: PositiveInt = 56 * 56
-    max_pixels: PositiveInt = 1280 * 28 * 28
-    total_pixels: PositiveInt | None = Field(
-        default=None, description="cap over all frames of a clip; None: family default"
+    min_pixels: PositiveInt = Field(
+        default=56 * 56, description="least pixels of one frame; smaller media are enlarged"
     )
-    max_frames: PositiveInt = 64
+    max_pixels: PositiveInt = Field(
+        default=1280 * 28 * 28, description="most pixels of one frame; larger media are shrunk"
+    )
+    total_pixels: PositiveInt | None = Field(
+        default=None, description="cap over all frames of a clip; null: family default"
+    )
+    max_frames: PositiveInt = Field(default=64, description="most frames taken of a clip")
     min_frames: PositiveInt = Field(default=4, description="a clip shorter than this uses every frame it has")
     sample_fps: PositiveFloat = Field(default=2.0, description="frames taken per second of a clip")
 
 
 class ModelSection(Section):
     path: str = Field(description="model folder in transformers format")
-    dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    attention: Literal["sdpa", "eager"] = "sdpa"
-    freeze: tuple[Literal["vision_tower", "projector", "language_model"], ...] = ()
-    gradient_checkpointing: bool = True
-    box_space: str | None = Field(
-        default=None, description="space the model writes boxes and points in; None: the family's"
+    dtype: Literal["float32", "bfloat16"] = Field(default="bfloat16", description="type of weights and activations")
+    attention: Literal["sdpa", "eager"] = Field(default="sdpa", description="attention implementation of transformers")
+    freeze: tuple[Literal["vision_tower", "projector", "language_model"], ...] = Field(
+        default=(), description="module groups that are not trained"
     )
-    time_space: str | None = Field(default=None, description="space the model writes times in; None: the family's")
+    gradient_checkpointing: bool = Field(
+        default=True, description="recompute activations in the backward pass: less memory, more time"
+    )
+    box_space: str | None = Field(
+        default=None, description="space the model writes boxes and points in; null: the family's"
+    )
+    time_space: str | None = Field(default=None, description="space the model writes times in; null: the family's")
 
 
 class VideoSection(Section):
-    reader: Literal["decord", "pyav", "opencv", "qwen_vl_utils"] = "pyav"
+    reader: Literal["decord", "pyav", "opencv", "qwen_vl_utils"] = Field(
+        default="pyav", description="library that decodes clips"
+    )
     deadline_s: PositiveFloat = Field(
         default=120.0, description="a decoder that takes longer is killed; the clip fails"
     )
@@ -67,7 +77,7 @@ class VideoSection(Section):
 class CardSection(Section):
     """How the columns of a file become a Sample. A preset fills it; single keys may override the preset."""
 
-    preset: str | None = None
+    preset: str | None = Field(default=None, description="shipped card to start from")
     columns: dict[str, str] = Field(
         default_factory=dict,
         description="sample field -> column: prompt, answer, images, videos, task, id, system, modality, demonstration",
@@ -81,10 +91,10 @@ class CardSection(Section):
         description="inline: the user's text says where each medium goes; leading: all media come first",
     )
     image_placeholder: str | None = Field(
-        default="<image>", description="text that stands for an image; None: no such text"
+        default="<image>", description="text that stands for an image; null: no such text"
     )
     video_placeholder: str | None = Field(
-        default="<video>", description="text that stands for a clip; None: no such text"
+        default="<video>", description="text that stands for a clip; null: no such text"
     )
     geometry_placeholder: str | None = Field(
         default=None, description="text that stands for a box, point or time in a prompt"
@@ -92,11 +102,11 @@ class CardSection(Section):
     geometry_column: str | None = Field(
         default=None, description="column with the numbers behind the geometry placeholders"
     )
-    geometry_kind: Literal["box", "point", "time"] = "box"
+    geometry_kind: Literal["box", "point", "time"] = Field(default="box", description="what the geometry column holds")
     answer_space: str | None = Field(default=None, description="original_px, model_px, 0..N or seconds")
     task: str | None = Field(default=None, description="task of every row, where no column says it")
     modality: str | None = Field(
-        default=None, description="budget class of every row; None: image or video by its media"
+        default=None, description="budget class of every row; null: image or video by its media"
     )
 
     @model_serializer(mode="wrap")
@@ -108,69 +118,86 @@ class CardSection(Section):
 
 class DatasetSection(Section):
     path: str = Field(description="file or folder (JSONL, JSON, Parquet, Hugging Face dataset folder)")
-    name: str | None = Field(default=None, description="name in metrics; None: the file's stem")
+    name: str | None = Field(default=None, description="name in metrics; null: the file's stem")
     card: str | CardSection = Field(default_factory=lambda: CardSection.model_validate({}), description="card or path")
     split: str | None = Field(default=None, description="split of a Hugging Face dataset dictionary")
     root: str | None = Field(
-        default=None, description="folder relative media paths start from; None: the data file's folder"
+        default=None, description="folder relative media paths start from; null: the data file's folder"
     )
-    weight: PositiveFloat = 1.0
+    weight: PositiveFloat = Field(default=1.0, description="share or odds of this dataset, see `data.mixture`")
     budgets: dict[str, BudgetClass] = Field(default_factory=dict, description="overrides of the run's budgets")
-    system_prompt: str | None = None
+    system_prompt: str | None = Field(
+        default=None, description="system turn of rows without one; before the data section's"
+    )
     user_template: str | None = Field(default=None, description="text with {prompt}; applied to the user's text parts")
     task_templates: dict[str, str] = Field(default_factory=dict, description="user_template per task")
-    max_samples: PositiveInt | None = None
+    max_samples: PositiveInt | None = Field(default=None, description="stop after this many good rows")
 
 
 class DataSection(Section):
-    train: tuple[DatasetSection, ...] = ()
-    val: tuple[DatasetSection, ...] = ()
+    train: tuple[DatasetSection, ...] = Field(default=(), description="datasets to train on")
+    val: tuple[DatasetSection, ...] = Field(default=(), description="held-out datasets")
     mixture: Literal["concat", "weights", "shares"] = Field(
         default="concat",
         description="concat: each row once an epoch; weights: drawn by weight; shares: fixed part of each batch",
     )
-    shuffle: bool = True
-    system_prompt: str | None = None
-    user_template: str | None = None
-    task_templates: dict[str, str] = Field(default_factory=dict)
-    max_prompt_tokens: PositiveInt = 8192
-    too_long: Literal["error", "skip", "shrink"] = "error"
-    bad_row: Literal["error", "skip"] = "error"
-    bad_media: Literal["error", "skip"] = "error"
-    max_skipped_fraction: Probability = 0.05
-    video: VideoSection = Field(default_factory=VideoSection)
+    shuffle: bool = Field(default=True, description="a new seeded order each epoch; false: file order")
+    system_prompt: str | None = Field(default=None, description="system turn of rows without one")
+    user_template: str | None = Field(default=None, description="text with {prompt}; applied to the last user turn")
+    task_templates: dict[str, str] = Field(default_factory=dict, description="user_template per task")
+    max_prompt_tokens: PositiveInt = Field(default=8192, description="longest prompt, media tokens included")
+    too_long: Literal["error", "skip", "shrink"] = Field(
+        default="error",
+        description="a prompt above max_prompt_tokens: stop, leave the row out, or lower its pixel budget",
+    )
+    bad_row: Literal["error", "skip"] = Field(
+        default="error", description="a row that cannot become a sample: stop, or leave it out"
+    )
+    bad_media: Literal["error", "skip"] = Field(
+        default="error", description="a picture or clip that is missing or cannot be opened: stop, or leave the row out"
+    )
+    max_skipped_fraction: Probability = Field(
+        default=0.05, description="share of a dataset's rows that may be left out before the run stops"
+    )
+    video: VideoSection = Field(default_factory=VideoSection, description="how clips are opened")
     decode_workers: NonNegativeInt = Field(default=0, description="decoder processes; 0: one per core")
 
 
 class CacheSection(Section):
-    dir: str = ".mmrl_cache"
-    on_miss: Literal["build", "error"] = "build"
-    verify: Literal["first", "always", "never"] = "first"
+    dir: str = Field(default=".mmrl_cache", description="cache folder, relative to the current directory")
+    on_miss: Literal["build", "error"] = Field(
+        default="build", description="a medium without entry: open and store it, or stop"
+    )
+    verify: Literal["first", "always", "never"] = Field(
+        default="first", description="when checksums are compared: on the first open of an entry, on each, or never"
+    )
 
 
 class RolloutSection(Section):
-    engine: Literal["hf"] = "hf"
-    group_size: PositiveInt = 8
-    temperature: PositiveFloat = 1.0
-    top_p: Probability = 1.0
-    top_k: NonNegativeInt = 0
-    min_p: Probability = 0.0
-    max_new_tokens: PositiveInt = 512
-    stop: tuple[str, ...] = ()
+    engine: Literal["hf"] = Field(default="hf", description="what generates; hf: the own decode loop")
+    group_size: PositiveInt = Field(default=8, description="completions per prompt")
+    temperature: PositiveFloat = Field(default=1.0, description="divides the logits")
+    top_p: Probability = Field(default=1.0, description="keep the most likely tokens up to this probability; 1: off")
+    top_k: NonNegativeInt = Field(default=0, description="keep this many most likely tokens; 0: off")
+    min_p: Probability = Field(
+        default=0.0, description="keep tokens with this share of the highest probability; 0: off"
+    )
+    max_new_tokens: PositiveInt = Field(default=512, description="longest completion")
+    stop: tuple[str, ...] = Field(default=(), description="texts that end a completion; they stay in it")
     max_batch_tokens: PositiveInt = Field(default=32768, description="prompt + completion tokens decoded together")
 
 
 class RewardPart(Section):
     reward: str = Field(description="shipped name, ./file.py:function or package.module:function")
-    name: str | None = Field(default=None, description="name in metrics; None: the reward's")
-    weight: float = 1.0
+    name: str | None = Field(default=None, description="name in metrics; null: the reward's")
+    weight: float = Field(default=1.0, description="factor in the sum of the task's parts")
     is_format: bool = Field(default=False, description="counts for training, not for the held-out task score")
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the reward")
 
 
 class RewardsSection(Section):
     tasks: dict[str, tuple[RewardPart, ...]] = Field(default_factory=dict, description="parts of the reward per task")
-    timeout_s: PositiveFloat = 10.0
+    timeout_s: PositiveFloat = Field(default=10.0, description="longest time for one completion")
     workers: NonNegativeInt = Field(
         default=1, description="scoring processes; 0: in this process, without a time limit"
     )
@@ -181,105 +208,114 @@ class RewardsSection(Section):
 
 
 class AlgorithmSection(Section):
-    advantage: str = "grpo"
-    policy_loss: str = "ppo_clip"
+    advantage: str = Field(default="grpo", description="grpo, dr_grpo, rloo or ./file.py:function")
+    policy_loss: str = Field(default="ppo_clip", description="ppo_clip or ./file.py:function")
     aggregation: Literal[
         "token-mean",
         "seq-mean-token-mean",
         "seq-mean-token-sum",
         "seq-mean-token-sum-norm",
         "seq-sum-token-sum-norm",
-    ] = "token-mean"
+    ] = Field(default="token-mean", description="from token losses to one number, see algorithms.md")
     aggregation_length: PositiveInt | None = Field(
-        default=None, description="L of the two -norm modes; None: max_new_tokens"
+        default=None, description="L of the two -norm modes; null: max_new_tokens"
     )
-    std_eps: NonNegativeFloat = 1e-6
-    clip_low: Probability = 0.2
-    clip_high: NonNegativeFloat = 0.28
-    dual_clip: PositiveFloat | None = 3.0
-    ref_kl_coef: NonNegativeFloat = 0.0
-    ref_kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+    std_eps: NonNegativeFloat = Field(default=1e-6, description="added to the group's standard deviation (grpo)")
+    clip_low: Probability = Field(default=0.2, description="the ratio is clipped below 1 - clip_low")
+    clip_high: NonNegativeFloat = Field(default=0.28, description="the ratio is clipped above 1 + clip_high")
+    dual_clip: PositiveFloat | None = Field(
+        default=3.0, description="bound on the loss where the advantage is negative; null: none"
+    )
+    ref_kl_coef: NonNegativeFloat = Field(
+        default=0.0, description="weight of the divergence from the stage's first policy; 0: no reference"
+    )
+    ref_kl_estimator: Literal["k1", "k2", "k3"] = Field(default="k3", description="estimator of that divergence")
     updates_per_batch: PositiveInt = Field(default=1, description="optimizer steps on the groups of one rollout batch")
     epochs_per_batch: PositiveInt = Field(default=1, description="passes over one rollout batch")
     dynamic_sampling: bool = Field(default=False, description="replace zero-std groups until the batch is full")
-    max_generation_rounds: PositiveInt = 10
+    max_generation_rounds: PositiveInt = Field(default=10, description="dynamic_sampling: rounds before the run stops")
     overlong_buffer: NonNegativeInt = Field(
         default=0, description="last tokens before max_new_tokens with a growing penalty"
     )
-    overlong_factor: NonNegativeFloat = 1.0
+    overlong_factor: NonNegativeFloat = Field(
+        default=1.0, description="penalty at max_new_tokens; it grows from 0 over the buffer"
+    )
     mask_truncated: bool = Field(
         default=False, description="truncated completions: no loss, still in the group's statistics"
     )
-    plugins: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = Field(default=(), description="files with hooks, in order")
 
 
 class StageSection(Section):
     """One stage of training. `grpo` learns from rewards; `sft` imitates the dataset's demonstrations."""
 
-    name: str
-    kind: Literal["sft", "grpo"]
-    steps: PositiveInt
-    prompts_per_step: PositiveInt
-    lr: PositiveFloat = 1e-6
-    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
-    min_lr_ratio: Probability = 0.0
-    warmup_steps: NonNegativeInt = 0
-    weight_decay: NonNegativeFloat = 0.0
+    name: str = Field(description="name in logs and checkpoints")
+    kind: Literal["sft", "grpo"] = Field(description="how the stage learns")
+    steps: PositiveInt = Field(description="batches of prompts")
+    prompts_per_step: PositiveInt = Field(description="prompts of a step, over all processes")
+    lr: PositiveFloat = Field(default=1e-6, description="learning rate after warm-up")
+    lr_schedule: Literal["constant", "linear", "cosine"] = Field(
+        default="constant", description="course of the rate after warm-up"
+    )
+    min_lr_ratio: Probability = Field(default=0.0, description="the schedule ends at this share of lr")
+    warmup_steps: NonNegativeInt = Field(default=0, description="steps over which the rate rises to lr")
+    weight_decay: NonNegativeFloat = Field(default=0.0, description="AdamW weight decay")
     tasks: tuple[str, ...] = Field(default=(), description="only rows of these tasks; empty: all")
-    data: DataSection | None = Field(default=None, description="data of this stage; None: the run's")
+    data: DataSection | None = Field(default=None, description="data of this stage; null: the run's")
 
 
 class TrainSection(Section):
-    betas: tuple[float, float] = (0.9, 0.999)
-    max_grad_norm: PositiveFloat = 1.0
+    betas: tuple[float, float] = Field(default=(0.9, 0.999), description="AdamW betas")
+    max_grad_norm: PositiveFloat = Field(default=1.0, description="gradients are clipped to this norm")
     micro_batch_tokens: PositiveInt = Field(
         default=16384, description="padded tokens (rows x longest row) of one micro-batch"
     )
     shared_prefix: bool = Field(default=True, description="one row per group where the family can; else separate rows")
     logprob_chunk: PositiveInt = Field(default=1024, description="positions whose full-vocabulary logits exist at once")
-    zero_stage: Literal[0, 1, 2, 3] = 0
+    zero_stage: Literal[0, 1, 2, 3] = Field(default=0, description="DeepSpeed ZeRO stage")
 
 
 class ValidationSection(Section):
-    before_first: bool = True
+    before_first: bool = Field(default=True, description="validate before the first step")
     every: NonNegativeInt = Field(default=0, description="steps between validations; 0: only at the ends")
     n: PositiveInt = Field(default=1, description="1: greedy; more: that many samples, mean score")
-    batch_size: PositiveInt = 64
+    batch_size: PositiveInt = Field(default=64, description="prompts answered together")
     generations: NonNegativeInt = Field(default=8, description="generations shown in the log per validation")
 
 
 class CheckpointSection(Section):
     every: NonNegativeInt = Field(default=0, description="steps between checkpoints; 0: at stage ends only")
-    keep_last: PositiveInt = 2
-    best: str | None = Field(default="val/mean", description="score whose best checkpoint is kept; None: none")
+    keep_last: PositiveInt = Field(default=2, description="newest checkpoints kept, beside the best")
+    best: str | None = Field(default="val/mean", description="score whose best checkpoint is kept; null: none")
 
 
 class LogSection(Section):
-    tensorboard: bool = True
+    tensorboard: bool = Field(default=True, description="write tensorboard/ in the run folder")
     rollouts_per_step: NonNegativeInt = Field(default=4, description="completions written to rollouts.jsonl a step")
-    console: bool = True
+    console: bool = Field(default=True, description="print progress")
 
 
 class RunConfig(Section):
     """Everything a run needs, read from YAML; resolved.yaml in the run folder repeats it whole."""
 
-    name: str = "run"
-    out_dir: str = "runs"
-    seed: int = 0
-    model: ModelSection
+    name: str = Field(default="run", description="name of the run folder")
+    out_dir: str = Field(default="runs", description="where run folders lie, relative to the current directory")
+    seed: int = Field(default=0, description="seed of data order, sampling and shuffles")
+    model: ModelSection = Field(description="what is trained")
     budgets: dict[str, BudgetClass] = Field(
         default_factory=lambda: {
             "image": BudgetClass.model_validate({}),
             "video": BudgetClass.model_validate({"max_pixels": 768 * 28 * 28}),
-        }
+        },
+        description="budget class by name: image, video and any other modality",
     )
-    data: DataSection = Field(default_factory=DataSection)
-    cache: CacheSection = Field(default_factory=CacheSection)
-    rollout: RolloutSection = Field(default_factory=RolloutSection)
-    rewards: RewardsSection = Field(default_factory=RewardsSection)
-    algorithm: AlgorithmSection = Field(default_factory=AlgorithmSection)
-    stages: tuple[StageSection, ...] = ()
-    train: TrainSection = Field(default_factory=TrainSection)
-    validation: ValidationSection = Field(default_factory=ValidationSection)
-    checkpoint: CheckpointSection = Field(default_factory=CheckpointSection)
-    log: LogSection = Field(default_factory=LogSection)
+    data: DataSection = Field(default_factory=DataSection, description="datasets, templates and policies for bad rows")
+    cache: CacheSection = Field(default_factory=CacheSection, description="stored pixels of media")
+    rollout: RolloutSection = Field(default_factory=RolloutSection, description="how completions are sampled")
+    rewards: RewardsSection = Field(default_factory=RewardsSection, description="what a completion is worth, by task")
+    algorithm: AlgorithmSection = Field(default_factory=AlgorithmSection, description="from rewards to the loss")
+    stages: tuple[StageSection, ...] = Field(default=(), description="kinds of training, one after the other")
+    train: TrainSection = Field(default_factory=TrainSection, description="optimizer, batching and memory")
+    validation: ValidationSection = Field(default_factory=ValidationSection, description="held-out scores")
+    checkpoint: CheckpointSection = Field(default_factory=CheckpointSection, description="what is saved")
+    log: LogSection = Field(default_factory=LogSection, description="what is written and shown")
