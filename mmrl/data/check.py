@@ -6,7 +6,6 @@ made, so a row that passes is a row that trains.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +27,8 @@ from mmrl.data.sample import GeometryKind
 from mmrl.data.skipped import Skipped, SkippedLog
 from mmrl.data.templates import dataset_name
 from mmrl.errors import MmrlError
-from mmrl.models.families import FamilyProcessor, load_processor
+from mmrl.models.families import FamilyProcessor
+from mmrl.models.load import processor_of
 from mmrl.scoring.router import Router
 
 MediaChoice = Literal["all", "sample", "none"]
@@ -81,9 +81,7 @@ def check(config: RunConfig, *, media: MediaChoice = "sample") -> int:
     are stored in the run's cache.
     """
     console = Console()
-    processor = load_processor(config.model.path)
-    spaces = {"box_space": config.model.box_space, "time_space": config.model.time_space}
-    processor = dataclasses.replace(processor, **{name: space for name, space in spaces.items() if space})
+    processor = processor_of(config.model)
     with Router(config.rewards) as router:
         router.validate()
         checker = Checker(config, processor, router, media)

@@ -31,15 +31,20 @@ def load_policy(section: ModelSection) -> tuple[Any, FamilyProcessor]:
     Raises ConfigError for a folder that is no model of a known family, and for weights that do not fit: transformers
     would fill them with random numbers and warn.
     """
-    processor = load_processor(section.path)
+    processor = processor_of(section)
     model = load_weights(section)
     freeze(model, section.freeze, family=processor.family)
     if section.gradient_checkpointing:
         # The non-reentrant kind: the other one gives no gradient where a block's input needs none (a frozen tower).
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     model.train()
+    return model, processor
+
+
+def processor_of(section: ModelSection) -> FamilyProcessor:
+    """The processor of the section's folder, writing places in the section's spaces where it names any."""
     spaces = {"box_space": section.box_space, "time_space": section.time_space}
-    return model, dataclasses.replace(processor, **{name: space for name, space in spaces.items() if space})
+    return dataclasses.replace(load_processor(section.path), **{name: space for name, space in spaces.items() if space})
 
 
 def load_weights(section: ModelSection) -> Any:
