@@ -75,9 +75,10 @@ def _tokenizer() -> Any:
     trained = ByteLevelBPETokenizer()
     trained.train_from_iterator([SENTENCE], vocab_size=384, min_frequency=1, show_progress=False)
     model = json.loads(trained.to_str())["model"]
+    merges: Any = [tuple(merge) for merge in model["merges"]]  # declared as strings, taken as pairs
     tokenizer = Qwen2Tokenizer(
         vocab=model["vocab"],
-        merges=[tuple(merge) for merge in model["merges"]],
+        merges=merges,
         unk_token="<|endoftext|>",
         eos_token="<|im_end|>",
         pad_token="<|endoftext|>",
@@ -93,7 +94,6 @@ def _qwen2_5_vl(tokenizer: Any) -> tuple[Any, Any]:
     config = hf.Qwen2_5_VLConfig(
         text_config=_text_config(tokenizer),
         vision_config=_vision_config(),
-        initializer_range=INITIALIZER_RANGE,
         tie_word_embeddings=False,
         **_media_token_ids(tokenizer),
     )
@@ -140,7 +140,7 @@ def _vision_config() -> dict[str, Any]:
     }
 
 
-def _media_token_ids(tokenizer: Any) -> dict[str, int]:
+def _media_token_ids(tokenizer: Any) -> dict[str, Any]:
     names = {
         "image_token_id": "<|image_pad|>",
         "video_token_id": "<|video_pad|>",
