@@ -92,7 +92,7 @@ def write_run(folder: Path) -> RunConfig:
         "model": {"path": "model", "dtype": "float32", "gradient_checkpointing": False},
         "budgets": {"video": {"min_pixels": 784, "max_pixels": 112 * 112, "max_frames": FRAMES, "sample_fps": 2.0}},
         "data": {
-            "train": [{"path": str(write_jsonl(folder / "rows.jsonl", rows)), "card": "easyr1"}],
+            "train": [train],
             "decode_workers": 1,
         },
         "cache": {"dir": str(folder / "cache")},
