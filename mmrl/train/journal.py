@@ -50,11 +50,17 @@ class Journal:
     def __init__(self, run: Runtime, *, checkpoint: Path | None, val: Sequence[Sequence[Sample]]) -> None:
         self.run, self.config, self.checkpoint, self._val = run, run.config, checkpoint, val
         self.console = TrainConsole(enabled=self.config.log.console and distributed.is_main())
-        self.metrics = MetricsLog(run.folder, tensorboard=self.config.log.tensorboard and distributed.is_main())
+        state = load_state(checkpoint) if checkpoint else None
+        self.position = Position(**state["position"]) if state else Position()
+        self.metrics = MetricsLog(
+            run.folder,
+            tensorboard=self.config.log.tensorboard and distributed.is_main(),
+            next_step=self.position.step + 1 if state else None,
+        )
         self._logs = (self.metrics.lines, run.rollouts_log, run.skipped)
         self._stage_state: dict[str, Any] | None = None
-        self.position = Position()
-        self._restore(checkpoint)
+        if checkpoint and state:
+            self._restore(checkpoint, state)
 
     def enter_stage(self, index: int, section: StageSection, stage: Any) -> int:
         """Restore or reset what belongs to a stage, validate before its first step. Returns the step to start at."""
@@ -119,6 +125,7 @@ class Journal:
             "stage_state": None if finished else stage.state_dict(),
             "log_sizes": [log.size for log in self._logs],
         }
+        self.metrics.flush()  # what a checkpoint covers is not logged again when the run continues
         self.checkpoint = save_checkpoint(
             self.run.folder,
             step=position.step,
@@ -144,12 +151,8 @@ class Journal:
         )
         self.metrics.close()
 
-    def _restore(self, checkpoint: Path | None) -> None:
-        """Continue from a checkpoint: position, optimizer, random states, and the logs cut back to it."""
-        if checkpoint is None:
-            return
-        state = load_state(checkpoint)
-        self.position = Position(**state["position"])
+    def _restore(self, checkpoint: Path, state: dict[str, Any]) -> None:
+        """Continue from a checkpoint: stage, optimizer, random states, and the logs cut back to it."""
         self._stage_state = state["stage_state"]
         self.run.policy_version = self.position.policy_version
         distributed.load_optimizer(self.run.trainer, load_optimizer_state(checkpoint))

@@ -63,17 +63,25 @@ class JsonLines:
 
 
 class MetricsLog:
-    """Writes one row per step to metrics.jsonl and, when asked, to TensorBoard."""
+    """Writes one row per step to metrics.jsonl and, when asked, to TensorBoard.
 
-    def __init__(self, folder: Path, *, tensorboard: bool) -> None:
+    next_step: of a run that continues; TensorBoard then drops what an earlier process wrote from that step on.
+    """
+
+    def __init__(self, folder: Path, *, tensorboard: bool, next_step: int | None = None) -> None:
         self.lines = JsonLines(folder / "metrics.jsonl")
-        self._board = _open_board(folder / "tensorboard") if tensorboard else None
+        self._board = _open_board(folder / "tensorboard", next_step=next_step) if tensorboard else None
 
     def write(self, step: int, stage: str, values: Mapping[str, float]) -> None:
         self.lines.write({"step": step, "stage": stage, **values})
         if self._board is not None:
             for key, value in values.items():
                 self._board.add_scalar(key, value, step)
+
+    def flush(self) -> None:
+        """TensorBoard keeps rows in memory for minutes; put them into its file."""
+        if self._board is not None:
+            self._board.flush()
 
     def close(self) -> None:
         if self._board is not None:
@@ -103,7 +111,7 @@ def peak_memory_gib() -> dict[str, float]:
     return peaks
 
 
-def _open_board(folder: Path) -> Any:
+def _open_board(folder: Path, *, next_step: int | None) -> Any:
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder))
+    return SummaryWriter(str(folder), purge_step=next_step)

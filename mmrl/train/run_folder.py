@@ -19,8 +19,9 @@ from mmrl.data.templates import template_record
 from mmrl.errors import ConfigError
 from mmrl.train.checkpoint import find_checkpoints
 
-# Rows of these belong to steps; without a checkpoint there is no step they could belong to.
+# These belong to steps; without a checkpoint there is no step they could belong to.
 LOGS = ("metrics.jsonl", "rollouts.jsonl", "skipped.jsonl")
+STEP_FOLDERS = ("tensorboard", "reference")
 _VERSIONED = ("mmrl", "torch", "torchvision", "transformers", "deepspeed", "av", "decord", "numpy", "safetensors")
 
 
@@ -46,6 +47,8 @@ def open_run_folder(config: RunConfig, *, resume: bool, overwrite: bool = False)
     if not find_checkpoints(folder):
         for log in LOGS:
             (folder / log).unlink(missing_ok=True)
+        for name in STEP_FOLDERS:
+            shutil.rmtree(folder / name, ignore_errors=True)
     write_resolved(config, resolved)
     _write_json(folder / "templates.json", template_record(config))
     _write_json(folder / "environment.json", environment())

@@ -14,6 +14,20 @@ def test_metrics_are_rows_of_json_and_events(tmp_path):
     assert list((tmp_path / "tensorboard").iterdir())
 
 
+def test_a_continued_run_replaces_the_events_after_its_checkpoint(tmp_path):  # fault 74
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    killed = MetricsLog(tmp_path, tensorboard=True)
+    for step, loss in ((1, 0.5), (2, 0.25), (3, 9.0)):
+        killed.write(step, "rl", {"loss": loss})
+    killed.flush()
+    continued = MetricsLog(tmp_path, tensorboard=True, next_step=3)
+    continued.write(3, "rl", {"loss": 0.125})
+    continued.close()
+    board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(event.step, event.value) for event in board.Scalars("loss")] == [(1, 0.5), (2, 0.25), (3, 0.125)]
+
+
 def test_lines_are_cut_back_to_a_checkpoint(tmp_path):
     lines = JsonLines(tmp_path / "a.jsonl")
     lines.write({"step": 1})

@@ -1,0 +1,53 @@
+import json
+
+import pytest
+
+from mmrl.config.schema import RunConfig
+from mmrl.errors import ConfigError
+from mmrl.train.run_folder import open_run_folder
+
+
+def config(out_dir, **more) -> RunConfig:
+    return RunConfig.model_validate({"model": {"path": "/models/m"}, "out_dir": str(out_dir), **more})
+
+
+def leave(folder, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("of the former attempt")
+
+
+OF_STEPS = ("metrics.jsonl", "rollouts.jsonl", "skipped.jsonl", "tensorboard/events", "reference/rl/model.safetensors")
+
+
+def test_a_folder_holds_what_the_run_was_started_with(tmp_path):
+    folder, changes = open_run_folder(config(tmp_path), resume=False)
+    assert (folder, changes) == (tmp_path / "run", [])
+    assert {"mmrl", "torch", "deepspeed"} <= set(json.loads((folder / "environment.json").read_text())["versions"])
+    assert json.loads((folder / "templates.json").read_text()) == {}
+
+
+def test_a_folder_in_use_needs_a_decision(tmp_path):
+    open_run_folder(config(tmp_path), resume=False)
+    with pytest.raises(ConfigError, match="already holds a run; continue it with --resume"):
+        open_run_folder(config(tmp_path), resume=False)
+    folder, changes = open_run_folder(config(tmp_path, seed=1), resume=True)
+    assert changes == ["seed: 0 -> 1"]
+    leave(folder, "notes.txt")
+    open_run_folder(config(tmp_path), resume=False, overwrite=True)
+    assert not (folder / "notes.txt").exists()
+
+
+def test_without_a_checkpoint_nothing_that_belongs_to_steps_is_left(tmp_path):  # fault 74
+    folder, _ = open_run_folder(config(tmp_path), resume=False)
+    leave(folder, *OF_STEPS)
+    open_run_folder(config(tmp_path), resume=True)
+    assert [name for name in OF_STEPS if (folder / name).exists()] == []
+
+
+def test_with_a_checkpoint_everything_is_kept(tmp_path):
+    folder, _ = open_run_folder(config(tmp_path), resume=False)
+    leave(folder, *OF_STEPS, "checkpoints/step-000001/COMPLETE")
+    open_run_folder(config(tmp_path), resume=True)
+    assert [name for name in OF_STEPS if (folder / name).exists()] == list(OF_STEPS)
