@@ -22,8 +22,9 @@ python=$(find_python) || fail "no Python 3.11 or 3.12 on PATH; install one or se
     fail "$python cannot create a virtual environment; on Debian and Ubuntu install the package ${python##*/}-venv"
 
 .venv/bin/pip install --quiet --disable-pip-version-check "uv>=0.9"
-# DS_BUILD_OPS=0: DeepSpeed is installed without compiling its optional kernels.
-DS_BUILD_OPS=0 UV_LINK_MODE=${UV_LINK_MODE:-copy} .venv/bin/uv pip install --quiet --python .venv/bin/python \
+# DS_BUILD_OPS=0: DeepSpeed is installed without compiling its optional kernels. --compile-bytecode: importing torch and
+# transformers uncompiled costs every process half a minute where PYTHONDONTWRITEBYTECODE is set.
+DS_BUILD_OPS=0 UV_LINK_MODE=${UV_LINK_MODE:-copy} .venv/bin/uv pip install --quiet --compile-bytecode --python .venv/bin/python \
     -r requirements/lock.txt
 .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation -e .
 touch .venv/installed

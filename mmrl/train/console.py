@@ -95,16 +95,16 @@ def generation_table(rows: Sequence[Mapping]) -> Table:
 
 
 def score_table(validations: Sequence[tuple[str, Mapping[str, float]]]) -> Table:
-    """Held-out score per task (rows) at each validation shown (columns), with the change from first to last."""
+    """Held-out score per task (rows) at each validation shown (columns), and the change the last one brought."""
     table = Table(title="held-out score (task rewards only)", title_justify="left", show_edge=False)
     table.add_column("task")
     for label, _ in validations:
         table.add_column(label, justify="right")
-    table.add_column("change", justify="right")
+    table.add_column("last change", justify="right")
     keys = [k for k in validations[-1][1] if k.startswith("val/task/")] + ["val/mean"]
     for key in keys:
         values = [metrics.get(key, float("nan")) for _, metrics in validations]
-        change = f"{values[-1] - values[0]:+.3f}"
+        change = f"{values[-1] - values[-2]:+.3f}" if len(values) > 1 else ""
         table.add_row(key.removeprefix("val/").removeprefix("task/"), *(f"{v:.3f}" for v in values), change)
     return table
 
@@ -112,13 +112,18 @@ def score_table(validations: Sequence[tuple[str, Mapping[str, float]]]) -> Table
 def closing_lines(
     *, folder: Path, checkpoint: Path | None, cache: Mapping[str, float], seconds: Mapping[str, float]
 ) -> str:
-    """Cache, time and where to go next."""
-    spent = ", ".join(f"{name} {value:.0f}" for name, value in sorted(seconds.items(), key=lambda item: -item[1]))
+    """Cache, time, where the model is and what to try next."""
+    parts = sorted(((s, name) for name, s in seconds.items() if name != "step"), reverse=True)
     lines = [
         f"cache: {cache.get('hits', 0):.0f} hits, {cache.get('misses', 0):.0f} misses",
-        f"seconds: {spent}",
+        f"seconds: {', '.join(f'{name} {s:.0f}' for s, name in parts)}",
         f"run folder: {folder}",
     ]
     if checkpoint is not None:
-        lines.append(f"checkpoint: {checkpoint / 'model'}  (loads with transformers' from_pretrained)")
+        lines.append(f"checkpoint: {checkpoint / 'model'} (loads with transformers' from_pretrained)")
+    lines += [
+        "try next:",
+        f"  tensorboard --logdir {folder}",
+        f"  mmrl score {folder / 'rollouts.jsonl'} --config {folder / 'resolved.yaml'}",
+    ]
     return "\n".join(lines)

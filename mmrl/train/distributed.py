@@ -110,7 +110,7 @@ def load_optimizer(engine: Any, state: dict[str, Any]) -> None:
         engine.optimizer.load_state_dict(state)
 
 
-def optimizer_state_classes() -> list[type]:
+def optimizer_state_classes() -> list[Any]:
     """Plain data classes that DeepSpeed puts into an optimizer state; all that reading one back may create."""
     _import_deepspeed()
     from deepspeed.runtime.fp16.loss_scaler import LossScaler

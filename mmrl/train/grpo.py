@@ -5,8 +5,10 @@ Shape letters: P prompts, N sequences (completions of all prompts), C completion
 
 from __future__ import annotations
 
+import functools
+import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,11 +46,9 @@ class GrpoStage:
         advantage_NC = self.algorithm.advantage(rewards_N, batch)
         weight_NC = self.algorithm.token_weight(advantage_NC, batch)
         batch = replace(batch, meta={**batch.meta, "advantage": advantage_NC, "weight": weight_NC})
-        stats: dict[str, float] = {}
-        for index_N in self._updates(batch, number=number):
-            stats = self._update(batch.select(index_N), prompts)
+        stats = [self._update(batch.select(rows), prompts) for rows in self._updates(batch, number=number)]
         self.run.sync_policy()
-        metrics = {**collected.metrics, **stats}
+        metrics = {**collected.metrics, **mean_of(stats)}
         self.algorithm.on_step_end(batch, rewards_N, metrics)
         return metrics
 
@@ -74,8 +74,7 @@ class GrpoStage:
 
     def _update(self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt]) -> dict[str, float]:
         """One optimizer step on these groups. The loss is a share of the mean over all ranks' tokens."""
-        counts = distributed.gather_objects(self.algorithm.denominator(batch))
-        denom: Denominator = sum(counts[1:], start=counts[0])
+        denom = functools.reduce(Denominator.__add__, distributed.gather_objects(self.algorithm.denominator(batch)))
 
         def loss(policy_NC: torch.Tensor, sequences: torch.Tensor) -> tuple[torch.Tensor, dict[str, float]]:
             rows = batch.select(sequences)
@@ -93,7 +92,7 @@ class GrpoStage:
         wanted = {name for name in names if getattr(batch, f"{name}_NC") is None}
         if not wanted:
             return batch
-        rows, shape = self._rows(batch, prompts), tuple(batch.mask_NC.shape)
+        rows, shape = self._rows(batch, prompts), (len(batch), batch.mask_NC.shape[1])
         added: dict[str, torch.Tensor | None] = {}
         with self.run.watch.time("logprobs"):
             if wanted & {"old", "entropy"}:
@@ -119,3 +118,8 @@ class GrpoStage:
             else:
                 rows += separate_rows(prompt, completions, members)
         return rows
+
+
+def mean_of(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Mean of each key over the optimizer steps of one batch."""
+    return {key: math.fsum(row[key] for row in rows) / len(rows) for key in (rows[0] if rows else ())}

@@ -11,7 +11,7 @@ from mmrl.train.checkpoint import find_checkpoints
 from mmrl.train.grpo import GrpoStage
 from mmrl.train.journal import Journal
 from mmrl.train.run_folder import open_run_folder
-from mmrl.train.runtime import Runtime, open_runtime
+from mmrl.train.runtime import Runtime, open_runtime, stage_data
 from mmrl.train.schedule import learning_rate, set_hyperparameters
 from mmrl.train.sft import SftStage
 from mmrl.train.signals import EXIT_TERMINATED, StopRequest, stop_on_sigterm
@@ -59,6 +59,7 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False) -
 def run_stage(run: Runtime, journal: Journal, index: int, stop: StopRequest) -> bool:
     """Train one stage to its end. False when a stop request ended it early."""
     section: StageSection = run.config.stages[index]
+    run.skipped.max_fraction = stage_data(run.config, section).max_skipped_fraction
     stage: Stage = STAGES[section.kind](run, section, train_loader(run, section))
     for number in range(journal.enter_stage(index, section, stage), section.steps):
         lr = learning_rate(section, number)

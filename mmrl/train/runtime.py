@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mmrl.config.schema import DataSection, RunConfig, StageSection
+from mmrl.config.schema import DataSection, RunConfig, StageSection, VideoSection
 from mmrl.data.cache import PixelCache
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.prepare import Prepared, Preparer
@@ -44,18 +44,18 @@ class Runtime:
     rollout: Engine
     router: Router
     cache: PixelCache
-    opener: MediaOpener
     skipped: SkippedLog
     rollouts_log: JsonLines
     watch: Stopwatch = field(default_factory=Stopwatch)
     policy_version: int = 0
+    openers: dict[tuple[VideoSection, int], MediaOpener] = field(default_factory=dict)
     reward_events: dict[str, str] = field(default_factory=dict)
 
     def prepare(self, samples: Sequence[Sample], data: DataSection) -> list[Prepared]:
         """Media from the cache, prompts rendered, answers in the model's space. Skipped samples are missing."""
         preparer = Preparer(
             cache=self.cache,
-            opener=self.opener,
+            opener=self.opener_of(data),
             processor=self.processor,
             config=self.config,
             data=data,
@@ -64,6 +64,13 @@ class Runtime:
         )
         with self.watch.time("media"):
             return preparer.prepare(samples)
+
+    def opener_of(self, data: DataSection) -> MediaOpener:
+        """The opener with this section's reader and decoder processes; stages with the same settings share one."""
+        settings = (data.video, data.decode_workers)
+        if settings not in self.openers:
+            self.openers[settings] = MediaOpener(data.video, workers=data.decode_workers)
+        return self.openers[settings]
 
     def geometry_kind(self, task: str) -> GeometryKind | None:
         """What kind of place a task's answers are; None for other answers and for tasks without a reward (sft only)."""
@@ -87,7 +94,8 @@ class Runtime:
     def close(self) -> None:
         self.rollout.close()
         self.router.close()
-        self.opener.close()
+        for opener in self.openers.values():
+            opener.close()
 
 
 def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtime:
@@ -109,7 +117,6 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
         rollout=HfEngine(model, processor, max_batch_tokens=config.rollout.max_batch_tokens),
         router=router,
         cache=PixelCache(Path(config.cache.dir), on_miss=config.cache.on_miss, verify=config.cache.verify),
-        opener=MediaOpener(config.data.video, workers=config.data.decode_workers),
         skipped=SkippedLog(
             folder / "skipped.jsonl" if distributed.is_main() else None, max_fraction=config.data.max_skipped_fraction
         ),
