@@ -1,3 +1,4 @@
+import io
 from pathlib import Path
 
 from rich.console import Console
@@ -6,7 +7,7 @@ from mmrl.train.console import closing_lines, score_table, status_line
 
 
 def shown(renderable) -> str:
-    console = Console(width=120, record=True, quiet=False, file=open("/dev/null", "w"))
+    console = Console(width=120, record=True, file=io.StringIO())
     console.print(renderable)
     return console.export_text()
 
