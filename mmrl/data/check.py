@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import measure_renderables
 from rich.progress import track
 from rich.table import Table
 
@@ -37,6 +38,7 @@ SAMPLE_ROWS = 64
 """Rows per dataset whose media `--media sample` opens, spread evenly over the file."""
 
 _CHUNK = 32
+_UNLIMITED = 10_000
 _LISTED = 10
 
 
@@ -80,18 +82,20 @@ def check(config: RunConfig, *, media: MediaChoice = "sample") -> int:
     media: open the media of `all` rows, of a `sample` of rows, or of `none` (then no prompt is counted). Opened media
     are stored in the run's cache.
     """
-    console = Console()
+    console = Console(soft_wrap=True, highlight=False)
+    if not console.is_terminal:
+        console.width = _UNLIMITED  # a file or a pipe has no width: a row of the table is one line there
     processor = processor_of(config.model)
     with Router(config.rewards) as router:
         router.validate()
         checker = Checker(config, processor, router, media)
         reports = [report for data in data_sections(config) for report in checker.reports(data)]
     stages = _absent_tasks(config, reports)
-    console.print(_table(reports))
+    console.print(_table(reports, console), soft_wrap=False, crop=False)
     problems = [f"{r.split} {r.name}: {problem}" for r in reports for problem in r.problems] + stages
     _print_bad_rows(console, reports)
     for problem in problems:
-        console.print(f"[red]problem:[/red] {escape(problem)}", highlight=False)
+        console.print(f"[red]problem:[/red] {escape(problem)}")
     console.print("[red]this would not run[/red]" if problems else "[green]nothing would stop a run[/green]")
     return 1 if problems else 0
 
@@ -206,10 +210,10 @@ def _absent_tasks(config: RunConfig, reports: Sequence[DatasetReport]) -> list[s
     return problems
 
 
-def _table(reports: Sequence[DatasetReport]) -> Table:
+def _table(reports: Sequence[DatasetReport], console: Console) -> Table:
     table = Table(title="datasets (min / median / p95 / max)", title_justify="left", show_edge=False)
-    table.add_column("dataset", overflow="fold")
-    table.add_column("tasks", overflow="fold")
+    for column in ("dataset", "tasks"):
+        table.add_column(column)
     for column in ("rows", "bad", "opened", "prompt tokens", "vision tokens", "frames", "too long"):
         table.add_column(column, justify="right")
     for report in reports:
@@ -225,6 +229,9 @@ def _table(reports: Sequence[DatasetReport]) -> Table:
             spread([frames for cost in costs for frames in cost.frames]),
             f"{report.too_long} > {report.data.max_prompt_tokens}" if costs else "-",
         )
+    for column in table.columns:  # no word is broken, even where that makes the table wider than the terminal
+        cells = (column.header, *column.cells)
+        column.min_width = measure_renderables(console, console.options, cells).minimum
     return table
 
 
@@ -244,6 +251,6 @@ def spread(values: Sequence[int]) -> str:
 def _print_bad_rows(console: Console, reports: Sequence[DatasetReport]) -> None:
     for report in reports:
         for row in report.bad[:_LISTED]:
-            console.print(f"[yellow]{row.kind}[/yellow] {escape(row.where)}: {escape(row.reason)}", highlight=False)
+            console.print(f"[yellow]{row.kind}[/yellow] {escape(row.where)}: {escape(row.reason)}")
         if len(report.bad) > _LISTED:
             console.print(f"... and {len(report.bad) - _LISTED} more bad rows in {escape(report.name)}")

@@ -83,7 +83,7 @@ def preprocess(config: RunConfig, *, rehash: bool = False, workers: int | None =
     rehash: read every source to hash it, whatever is remembered. workers: decoder processes; None: as configured.
     Media of all datasets are opened, the run's and the stages' own, for training and validation.
     """
-    console = Console(stderr=True)
+    console = Console(stderr=True, soft_wrap=True)
     folder = Path(config.cache.dir)
     folder.mkdir(parents=True, exist_ok=True)
     cache = PixelCache(folder, verify=config.cache.verify, rehash=rehash)

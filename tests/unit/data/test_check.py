@@ -41,11 +41,6 @@ def rows(tmp_path):
     return rows
 
 
-@pytest.fixture(autouse=True)
-def wide_terminal(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "250")
-
-
 def test_a_good_configuration(tmp_path, rows, capsys):
     assert check(config(tmp_path), media="all") == 0
     out = capsys.readouterr().out
@@ -93,6 +88,34 @@ def test_a_task_without_reward(tmp_path, rows, capsys):
     assert check(config(tmp_path), media="none") == 1
     assert "no reward for task 'new'; tasks in rewards.tasks: find, text" in capsys.readouterr().out
     assert check(config(tmp_path, stage={"kind": "sft"}), media="all") == 0
+
+
+HEADER = ["dataset", "tasks", "rows", "bad", "opened", "prompt tokens", "vision tokens", "frames", "too long"]
+
+
+def test_without_a_terminal_no_line_is_wrapped(tmp_path, rows, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    name = "a-dataset-whose-name-is-longer-than-any-column-of-a-table-in-eighty-columns-would-be"
+    (tmp_path / f"{name}.png").write_bytes(b"no picture")
+    broken = {"prompt": "?<image>", "images": f"{name}.png", "answer": "a", "task": "text"}
+    write_jsonl(tmp_path / "rows.jsonl", [*rows, broken])
+    section = {"path": str(tmp_path / "rows.jsonl"), "name": name, "card": {"answer_space": "original_px"}}
+    check(config(tmp_path, train=[section]), media="all")
+    _, header, _, row, bad, *problems = capsys.readouterr().out.splitlines()
+    assert [cell.strip() for cell in header.split("┃")] == HEADER
+    assert [cell.strip() for cell in row.split("│")][:5] == [f"train {name}", "text 21, find 2", "23", "1", "22"]
+    assert bad.startswith("bad_media rows.jsonl:23 (id=rows:23): ") and f"{name}.png: not a picture" in bad
+    assert [line.split(":")[0] for line in problems] == ["problem", "this would not run"]
+
+
+def test_a_narrow_terminal_breaks_between_words_only(tmp_path, rows, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "40")
+    check(config(tmp_path), media="all")
+    out = capsys.readouterr().out
+    words = set(out.split())
+    assert words >= {word for cell in HEADER for word in cell.split()} | {"train", "20,", "opened", "8192"}
 
 
 def test_spread():

@@ -83,6 +83,17 @@ def test_failures_are_listed_with_reasons_and_the_rest_is_done(tmp_path, opened)
     assert preprocess(config) == 1 and len(failures(tmp_path)) == 3
 
 
+def test_error_lines_are_not_wrapped(tmp_path, opened, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = media_rows(tmp_path, images=1)
+    (tmp_path / "0.png").write_bytes(b"<html>404</html>")
+    assert preprocess(load_config(write_config(tmp_path, rows))) == 1
+    line = (
+        f"failed: train.jsonl:1 (id=train:1): {tmp_path / '0.png'}: not a picture; it starts with b'<html>404</html>'"
+    )
+    assert line in capsys.readouterr().err.splitlines()
+
+
 def test_stage_and_validation_data_are_included_and_budgets_of_a_dataset_hold(tmp_path, opened):
     rows = media_rows(tmp_path, images=2)
     path = write_config(tmp_path, rows[:1])
