@@ -171,7 +171,7 @@ def explain_miss(request: Request, stored: dict[str, list[Recipe]], past: dict[s
     earlier = past.get(os.path.realpath(request.name), set()) & stored.keys()
     if earlier - {request.source.sha256}:
         return "its content changed since it was cached"
-    return "its content was never cached"
+    return "no entry: pruned or never cached"
 
 
 def _damage(request: Request) -> str | None:

@@ -117,7 +117,7 @@ def test_explain_tells_new_changed_damaged_and_gone(filled):
     (filled / "1.png").write_bytes((filled / "1.png").read_bytes() + b"more")
     assert reasons(filled)[1] == "its content changed since it was cached"
     prune(filled / "cache", size="0")
-    assert set(reasons(filled)) == {"its content was never cached"}
+    assert set(reasons(filled)) == {"no entry: pruned or never cached"}
 
 
 def test_explain_one_sample(filled):
