@@ -38,7 +38,8 @@ class OpenedMedia:
     timestamps_s: seconds of each frame after the clip's first frame. frame_indices: its place in presentation order.
     A frame that stays on screen for long may be there twice.
     source_fps, duration_s, sample_fps: of the clip; None for an image.
-    missing_frames: frames of a broken clip that could not be used (only with broken_tail: use_decoded).
+    missing_frames: frames of a broken clip that could not be used (only with broken_tail: use_decoded). None: nobody
+        knows how many.
     """
 
     frames_F3HW: torch.Tensor
@@ -51,7 +52,7 @@ class OpenedMedia:
     source_fps: float | None = None
     duration_s: float | None = None
     sample_fps: float | None = None
-    missing_frames: int = 0
+    missing_frames: int | None = 0
 
 
 class OpenJob(NamedTuple):
@@ -103,7 +104,7 @@ def sample_clip(clip: Clip, job: OpenJob, *, reader: str, broken_tail: str) -> O
     """
     info = clip.info
     usable: Sequence[int] = range(info.num_frames)
-    opened = None if info.missing_frames and broken_tail == "error" else _read(clip, usable, job, reader=reader)
+    opened = None if info.missing_frames != 0 and broken_tail == "error" else _read(clip, usable, job, reader=reader)
     if opened is None:
         usable = sorted(index for index, _ in clip.frames(usable))
         _check_tail(len(usable), info, job, reader=reader, broken_tail=broken_tail)
@@ -114,13 +115,15 @@ def sample_clip(clip: Clip, job: OpenJob, *, reader: str, broken_tail: str) -> O
 
 
 def _check_tail(decoded: int, info: ClipInfo, job: OpenJob, *, reader: str, broken_tail: str) -> None:
-    promised = info.num_frames + info.missing_frames
     if decoded and broken_tail == "use_decoded":
         return
     remedy = (
         "data.video.broken_tail: use_decoded would sample from those" if decoded else "try another data.video.reader"
     )
-    reason = f"{decoded} of {promised} frames decode (reader {reader}); {remedy}"
+    counts = f"{decoded} frames decode, how many the file has lost is unknown"
+    if info.missing_frames is not None:
+        counts = f"{decoded} of {info.num_frames + info.missing_frames} frames decode"
+    reason = f"{counts} (reader {reader}); {remedy}"
     raise MediaError(source_name(job.ref), reason)
 
 
@@ -144,7 +147,7 @@ def _read(clip: Clip, usable: Sequence[int], job: OpenJob, *, reader: str) -> Op
         source_fps=info.fps,
         duration_s=info.duration_s,
         sample_fps=sampled_fps(len(picked), len(usable), info.fps),
-        missing_frames=info.num_frames + info.missing_frames - len(usable),
+        missing_frames=None if info.missing_frames is None else info.num_frames + info.missing_frames - len(usable),
     )
 
 

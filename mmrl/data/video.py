@@ -41,7 +41,8 @@ class ClipInfo:
     rotation: degrees counter-clockwise that turn a decoded frame upright: 0, 90, 180 or 270 (already in `size`).
     codec, container: FFmpeg's names (`h264`, `mov,mp4,m4a,3gp,3g2,mj2`).
     fps: mean rate; frames / fps is the duration. The declared rate where the times agree with it.
-    missing_frames: frames that the container promises and does not hold (a file cut short).
+    missing_frames: frames that the container promises and does not hold (a file cut short). None: some are missing, and
+        the container does not say how many (Matroska, WebM, AVI).
     synthetic_times: the container stores no times; frame i is placed at i / fps.
     edit_list: the container holds frames that are not to be shown.
     video_stream: place of the chosen stream among the container's video streams.
@@ -56,7 +57,7 @@ class ClipInfo:
     codec: str
     container: str
     fps: float
-    missing_frames: int = 0
+    missing_frames: int | None = 0
     synthetic_times: bool = False
     edit_list: bool = False
     video_stream: int = 0
@@ -92,7 +93,8 @@ def open_clip(path: Path, *, reader: str) -> Iterator[Clip]:
     """A clip opened with the named reader. Raises MediaError naming path, reader and reason, also while it is read."""
     check_file(path)
     module = _reader_module(reader)
-    with media_errors(path, hint=f" (reader {reader}{_other_reader(reader)})"):
+    hint = f" (reader {reader}; try data.video.reader: {'pyav' if reader != 'pyav' else 'opencv'})"
+    with media_errors(path, hint=hint):
         clip = module.open_clip(path)
         try:
             yield clip
@@ -139,8 +141,9 @@ def _reader_module(reader: str) -> ModuleType:
     try:
         return importlib.import_module(READERS[reader])
     except ImportError as error:
-        raise ConfigError(f"data.video.reader {reader!r} cannot be imported: {error}{_other_reader(reader)}") from error
+        raise ConfigError(f"data.video.reader {reader!r} cannot be imported: {error}{_if_not_pyav(reader)}") from error
 
 
-def _other_reader(reader: str) -> str:
-    return f"; try data.video.reader: {'pyav' if reader != 'pyav' else 'opencv'}"
+def _if_not_pyav(reader: str) -> str:
+    """All readers probe with PyAV: where that is missing, or refuses a clip, no other reader helps."""
+    return "" if reader == "pyav" else "; try data.video.reader: pyav"

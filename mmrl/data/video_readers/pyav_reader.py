@@ -19,6 +19,7 @@ from av.stream import Discard
 from PIL import Image
 
 from mmrl.data.image import on_white
+from mmrl.data.source import media_errors
 from mmrl.data.video import ClipInfo, mean_rate, not_a_clip
 from mmrl.data.video_readers.container_size import is_cut
 from mmrl.errors import MediaError
@@ -57,13 +58,13 @@ class _Timeline:
     """Frames in presentation order, in stream ticks.
 
     keyframes: (index, tick to seek to) of each entry point. start: tick of the first packet.
-    missing: frames promised but not held. hidden: frames held but not to be shown.
+    missing: frames promised but not held, None for an unknown number. hidden: frames held but not to be shown.
     """
 
     ticks: tuple[int, ...]
     keyframes: tuple[tuple[int, int], ...]
     start: int
-    missing: int
+    missing: int | None
     hidden: int = 0
     synthetic: bool = False
 
@@ -73,13 +74,15 @@ class PyavClip:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._open()
-        try:
-            self._timeline = self._read_timeline()
-            self.info = self._describe()
-        except BaseException:
-            self.close()
-            raise
+        # Every reader probes here, so none opens what this refuses: errors of this part suggest no other reader.
+        with media_errors(path, hint=" (PyAV, which all readers probe with)"):
+            self._open()
+            try:
+                self._timeline = self._read_timeline()
+                self.info = self._describe()
+            except BaseException:
+                self.close()
+                raise
 
     def close(self) -> None:
         self._container.close()
@@ -107,6 +110,9 @@ class PyavClip:
         if self._stream is None:
             self.close()
             raise MediaError(self._path, "holds no video stream")
+        if self._stream.codec_context is None:
+            self.close()
+            raise MediaError(self._path, "PyAV, which all readers probe with, does not know its video codec")
         for other in self._container.streams:
             if other.index != self._stream.index:
                 other.discard = Discard.all
@@ -137,8 +143,9 @@ class PyavClip:
         entries = {index_of[pts]: pts for pts, _, is_key in rows if is_key}
         start = min(tick for pts, dts, _ in rows[:1] for tick in (pts, dts) if tick is not None)
         keyframes = tuple(sorted({**entries, 0: start}.items()))
-        promised = self._stream.frames if mov else 0
-        missing = max(promised - hidden - len(rows), int(cut or is_cut(self._path)))
+        missing: int | None = max(self._stream.frames - hidden - len(rows), 0) if mov else 0
+        if missing == 0 and (cut or is_cut(self._path)):
+            missing = None
         return _Timeline(tuple(ticks), keyframes, start, missing, hidden)
 
     def _count_frames(self, num_packets: int) -> _Timeline:
@@ -146,8 +153,8 @@ class PyavClip:
         self._rewind(0)
         sound = [is_sound for _, is_sound in _decode(self._container, self._stream)]
         count = sum(sound)
-        broken = not all(sound) or not count or is_cut(self._path)
-        missing = max(num_packets - count, 1) if broken else 0
+        broken = not all(sound) or not count
+        missing = None if is_cut(self._path) else max(num_packets - count, 1) if broken else 0
         return _Timeline(tuple(range(count)), ((0, 0),), 0, missing, synthetic=True)
 
     def _describe(self) -> ClipInfo:

@@ -19,6 +19,7 @@ from mmrl.config.schema import BudgetClass, VideoSection
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.opening import OpenJob, open_medium
 from mmrl.data.sample import MediaRef
+from mmrl.data.video import open_clip
 from mmrl.errors import MediaError
 
 BUDGET = BudgetClass(min_pixels=28 * 28, max_pixels=112 * 84, max_frames=8, sample_fps=2.0)
@@ -85,6 +86,18 @@ def test_a_broken_tail_is_an_error_with_the_counts(tmp_path):  # faults 37, 42
     path = cut_file(write_clip(tmp_path / "cut.mp4", ClipSpec(frames=60, b_frames=0)), keep=0.9)
     with pytest.raises(MediaError, match=r"cut\.mp4: \d+ of 60 frames decode \(reader pyav.*use_decoded"):
         opened(path)
+
+
+@pytest.mark.parametrize(("name", "codec"), [("cut.mkv", "libx264"), ("cut.avi", "mpeg4")])
+def test_no_total_is_stated_where_the_container_does_not_know_it(tmp_path, name, codec):  # faults 37, 42
+    path = cut_file(write_clip(tmp_path / name, ClipSpec(frames=60, codec=codec, b_frames=0)), keep=0.8)
+    with open_clip(path, reader="pyav") as clip:
+        held = len(list(clip.frames(range(clip.info.num_frames))))
+    counts = rf"{held} frames decode, how many the file has lost is unknown \(reader pyav [0-9.]+\); data\.video"
+    with pytest.raises(MediaError, match=rf"/{name}: {counts}"):
+        opened(path)
+    media = opened(path, broken_tail="use_decoded")
+    assert media.missing_frames is None and 0 < max(media.frame_indices) < held < 60
 
 
 def test_a_broken_tail_may_be_left_out(tmp_path):  # faults 37, 42
@@ -203,6 +216,7 @@ from makers.openers import QWEN25, SMALL
 from mmrl.config.schema import VideoSection
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.sample import MediaRef
+from mmrl.data.video import open_clip
 
 opener = MediaOpener(VideoSection(deadline_s=600), workers=1)
 opener.open(MediaRef("video", Path(sys.argv[1])), SMALL, QWEN25)

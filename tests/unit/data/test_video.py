@@ -146,6 +146,22 @@ def test_no_clip_at_all(tmp_path, reader, content, reason):  # fault 38
         open_and_read(path, reader)
 
 
+@pytest.mark.parametrize("reader", READERS)
+def test_no_other_reader_is_suggested_for_what_none_can_open(tmp_path, reader):
+    path = write_clip(tmp_path / "clip.mp4", ClipSpec(frames=4))
+    path.write_bytes(path.read_bytes().replace(b"avc1", b"none").replace(b"avcC", b"none"))
+    with pytest.raises(MediaError) as caught:
+        open_and_read(path, reader)
+    assert str(caught.value) == f"{path}: PyAV, which all readers probe with, does not know its video codec"
+
+
+@pytest.mark.parametrize(("reader", "other"), [("pyav", "opencv"), ("opencv", "pyav")])
+def test_an_error_while_frames_are_read_suggests_another_reader(folder, reader, other):
+    hint = rf"RuntimeError: no memory \(reader {reader}; try data\.video\.reader: {other}\)"
+    with pytest.raises(MediaError, match=hint), open_clip(folder / "constant.mp4", reader=reader):
+        raise RuntimeError("no memory")
+
+
 def test_index_cut_off(tmp_path):  # fault 38
     path = write_clip(tmp_path / "clip.mp4", ClipSpec(fast_start=False))
     with pytest.raises(MediaError, match="no readable container"):
@@ -158,7 +174,7 @@ def test_cut_files_are_noticed(tmp_path, name):  # faults 37, 42
     path = cut_file(write_clip(tmp_path / name, spec), keep=0.8)
     with open_clip(path, reader="pyav") as clip:
         assert clip.info.num_frames < 60
-        assert clip.info.missing_frames == (60 - clip.info.num_frames if name == "cut.mp4" else 1)
+        assert clip.info.missing_frames == (60 - clip.info.num_frames if name == "cut.mp4" else None)
 
 
 def test_frames_after_damage_are_left_out_until_the_next_keyframe(tmp_path):  # fault 42
