@@ -5,6 +5,9 @@ The command line prints them without a traceback. `assert` is kept for this prog
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class MmrlError(ValueError):
     """Base of all errors that a user can cause and mend."""
@@ -73,3 +76,13 @@ class TooManySkippedError(MmrlError):
 
 class CheckpointError(MmrlError):
     """A checkpoint that cannot be read or does not fit this run."""
+
+
+def did_you_mean(written: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the nearest known one; empty where none is near.
+
+    >>> did_you_mean("choise", ["box_iou", "choice"])
+    "; did you mean 'choice'?"
+    """
+    near = difflib.get_close_matches(written, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

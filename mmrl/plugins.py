@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mmrl.errors import PluginError
+from mmrl.errors import PluginError, did_you_mean
 
 PACKAGE_DIR = Path(__file__).resolve().parent
 
@@ -81,8 +81,9 @@ def find_plugin(spelling: str, *, kind: str, relative_to: Path | None = None) ->
         return target
     path = shipped_dir(kind) / f"{target}.py"
     if not path.is_file():
-        known = ", ".join(shipped_names(kind)) or "none"
-        raise PluginError(f"unknown plug-in {spelling!r} in {kind}/; known: {known}")
+        known = shipped_names(kind)
+        hint = did_you_mean(target, known)
+        raise PluginError(f"unknown plug-in {spelling!r} in {kind}/; known: {', '.join(known) or 'none'}{hint}")
     return path
 
 

@@ -6,7 +6,6 @@ that can be wrong with a row is found here, by the same code for every format, w
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from mmrl.config.schema import CardSection
 from mmrl.data.placeholders import Filler, check_counts, split_text
 from mmrl.data.sample import GeometryPart, MediaKind, MediaRef, Message, Sample
 from mmrl.data.templates import Templates, apply_templates, join_text
-from mmrl.errors import ConfigError, DataError, MissingMediaError
+from mmrl.errors import ConfigError, DataError, MissingMediaError, did_you_mean
 from mmrl.plugins import shipped_dir
 
 FIELDS = ("prompt", "answer", "images", "videos", "task", "id", "system", "modality", "demonstration")
@@ -40,7 +39,8 @@ def _shipped_card(name: str) -> CardSection:
     folder = shipped_dir("datasets")
     known = sorted(path.parent.name for path in folder.glob("*/card.yaml"))
     if name not in known:
-        raise ConfigError(f"unknown card {name!r}; shipped: {', '.join(known)}; a file is named by `card: ./card.yaml`")
+        listed = f"shipped: {', '.join(known)}; a file is named by `card: ./card.yaml`"
+        raise ConfigError(f"unknown card {name!r}; {listed}{did_you_mean(name, known)}")
     return read_section(folder / name / "card.yaml", CardSection)
 
 
@@ -59,8 +59,7 @@ def _check_card(card: CardSection) -> None:
     for key, names in (("columns", card.columns), ("optional", card.optional)):
         for name in names:
             if name not in FIELDS:
-                near = difflib.get_close_matches(name, FIELDS, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                hint = did_you_mean(name, FIELDS)
                 raise ConfigError(f"card.{key}: unknown sample field {name!r}; known: {', '.join(FIELDS)}{hint}")
     tokens = [t for t in (card.image_placeholder, card.video_placeholder, card.geometry_placeholder) if t is not None]
     if "" in tokens or len(set(tokens)) != len(tokens):

@@ -34,6 +34,17 @@ def test_what_is_not_there_is_named(spelling, message, tmp_path):
         resolve_function(spelling, kind="algorithms", default="f", relative_to=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("spelling", "kind", "hint"),
+    [("choise", "rewards", "; did you mean 'choice'?"), ("opa", "algorithms", "; did you mean 'opo'?")],
+)
+def test_the_nearest_name_is_suggested(spelling, kind, hint):
+    with pytest.raises(PluginError) as caught:
+        find_plugin(spelling, kind=kind)
+    message = f"unknown plug-in {spelling!r} in {kind}/; known: {', '.join(shipped_names(kind))}"
+    assert str(caught.value) == message + hint
+
+
 def test_a_file_may_hold_a_dataclass_and_is_loaded_once(tmp_path):
     path = tmp_path / "p.py"
     path.write_text(
