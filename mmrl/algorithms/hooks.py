@@ -16,7 +16,7 @@ A step runs the hooks in this order; each has an identity default, so without pl
     on_step_end(batch, rewards_N, metrics) -> None     update trackers                               nothing
 
 A plug-in is a file with some of these functions at module level or, where it has state, as methods of a class
-`Plugin` with `state_dict()` and `load_state_dict(state)` (JSON values, keyed by sample id). Helpers start with `_`: a
+`Plugin` with `state_dict()` and `load_state_dict(state)` (JSON values, keyed by prompt id). Helpers start with `_`: a
 public function that is no hook is an error, because it is most likely a misspelt one. Module constants:
 
     NEEDS = ("old", "ref", "entropy")   what the batch must hold when advantages are taken

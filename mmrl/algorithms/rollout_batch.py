@@ -17,7 +17,7 @@ from mmrl.rollout.types import Group
 class RolloutBatch:
     """The completions of a step.
 
-    prompt_id: sample id per row, stable over epochs; the key of all per-prompt state.
+    prompt_id: `<dataset>/<sample id>` per row, stable over epochs; the key of all per-prompt state.
     gid_N: int64, the group a row is compared in. One per request: two rows of a dataset with the same question are two
         groups, so it is never derived from text.
     ids_NC, mask_NC: completion tokens and which cells hold one (bool). An empty completion is a row without True.
