@@ -26,6 +26,7 @@ from mmrl.config.tree import CoreDumper, Key, Loc, Node, apply_override, as_node
 from mmrl.errors import ConfigError
 
 MAX_ERRORS = 20
+_NOT_SET = object()
 
 _DATA_PATHS = tuple((split, "*", key) for split in ("train", "val") for key in ("path", "root"))
 _PATHS: tuple[Loc, ...] = (
@@ -72,26 +73,32 @@ def write_resolved(config: RunConfig, path: Path) -> None:
 
 
 def config_differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Keys whose values differ, one line each.
+    """Keys whose values differ, one line each. A list is one key, unless both sides hold as many sections in it.
 
     >>> config_differences({"seed": 0, "log": {"console": True}}, {"seed": 1, "log": {"console": True}})
     ['seed: 0 -> 1']
     """
-    left, right = dict(_leaves(old)), dict(_leaves(new))
-    lines = []
-    for key in [*left, *(k for k in right if k not in left)]:
-        before, after = (json.dumps(side[key]) if key in side else "(not set)" for side in (left, right))
-        if before != after:
-            lines.append(f"{key}: {before} -> {after}")
-    return lines
+    return list(_differences(old, new, key=""))
 
 
-def _leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
-    if not value or not isinstance(value, dict | list | tuple):
-        yield prefix, value
-    for key, inner in items:
-        yield from _leaves(inner, f"{prefix}.{key}".lstrip("."))
+def _differences(old: Any, new: Any, *, key: str) -> Iterator[str]:
+    left, right = _entries(old), _entries(new)
+    is_list = isinstance(old, list | tuple) or isinstance(new, list | tuple)
+    if left and right and (left.keys() == right.keys() or not is_list):
+        for name in {**left, **right}:
+            inner = f"{key}.{name}".lstrip(".")
+            yield from _differences(left.get(name, _NOT_SET), right.get(name, _NOT_SET), key=inner)
+        return
+    before, after = ("(not set)" if side is _NOT_SET else json.dumps(side) for side in (old, new))
+    if before != after:
+        yield f"{key}: {before} -> {after}"
+
+
+def _entries(value: Any) -> dict[Key, Any]:
+    """What a mapping, or a list of mappings, holds; nothing for any other value."""
+    if isinstance(value, list | tuple) and all(isinstance(entry, dict) for entry in value):
+        return dict(enumerate(value))
+    return value if isinstance(value, dict) else {}
 
 
 def read_tree(path: Path, *, open_files: tuple[Path, ...] = ()) -> Node:

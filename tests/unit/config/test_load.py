@@ -295,10 +295,26 @@ def test_config_differences_lists_key_by_key():
     new = {"a": {"b": 2, "c": [1]}, "d": {}, "f": None}
     assert config_differences(old, new) == [
         "a.b: 1 -> 2",
-        "a.c.1: 2 -> (not set)",
+        "a.c: [1, 2] -> [1]",
         "e: 1 -> (not set)",
         "f: (not set) -> null",
     ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        (["opo"], [], ['k: ["opo"] -> []']),
+        ([], ["opo"], ['k: [] -> ["opo"]']),
+        ([{"a": 1}, {"a": 2}], [{"a": 1}, {"a": 3}], ["k.1.a: 2 -> 3"]),
+        ([{"a": 1}], [{"a": 1}, {"a": 3}], ['k: [{"a": 1}] -> [{"a": 1}, {"a": 3}]']),
+        ({"a": 1}, {}, ['k: {"a": 1} -> {}']),
+        ("x", {"a": 1}, ['k: "x" -> {"a": 1}']),
+    ],
+)
+def test_config_differences_of_a_list_are_one_line(old, new, lines):
+    assert config_differences({"k": old}, {"k": new}) == lines
+    assert config_differences({"k": old}, {"k": old}) == []
 
 
 def test_import_is_light():
