@@ -271,7 +271,7 @@ class TrainSection(Section):
         default=16384, description="padded tokens (rows x longest row) of one micro-batch"
     )
     shared_prefix: bool = Field(default=True, description="one row per group where the family can; else separate rows")
-    logprob_chunk: PositiveInt = Field(default=1024, description="positions whose full-vocabulary logits exist at once")
+    logprob_chunk: PositiveInt = Field(default=256, description="positions whose full-vocabulary logits exist at once")
     zero_stage: Literal[0, 1, 2, 3] = Field(default=0, description="DeepSpeed ZeRO stage")
 
 

@@ -190,5 +190,7 @@ class Journal:
         machine = {f"perf/seconds_{part}": seconds for part, seconds in taken.items()}
         if taken.get("step") and "tokens" in values:
             machine["perf/tokens_per_second"] = values["tokens"] / taken["step"]
-        cache = {f"perf/cache_{key}": value for key, value in self.run.cache.metrics().items()}
+        counts = self.run.cache.metrics()
+        cache = {f"perf/cache_{key}": value for key, value in counts.items()}
+        cache["perf/cache_hit_rate"] = counts["hits"] / max(1, counts["hits"] + counts["misses"])
         return {**machine, **cache, **peak_memory_gib()}
