@@ -28,7 +28,13 @@ def folder(tmp_path_factory) -> Path:
 
 
 def test_the_quickstart_learns_its_answers_and_scores_every_task(folder):
-    changes = ["stages.warm_start.steps=60", "stages.grpo.steps=2", "validation.every=0", "data.decode_workers=1"]
+    changes = [
+        "stages.warm_start.steps=60",
+        "stages.grpo.steps=2",
+        "stages.grpo.warmup_steps=0",
+        "validation.every=0",
+        "data.decode_workers=1",
+    ]
     changes += [f"out_dir={folder / 'runs'}", f"cache.dir={folder / 'cache'}", "log.console=false"]
     assert train(load_config(folder / "configs" / "quickstart.yaml", changes)) == 0
     rows = [json.loads(line) for line in (folder / "runs" / "quickstart" / "metrics.jsonl").read_text().splitlines()]
