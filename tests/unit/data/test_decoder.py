@@ -209,8 +209,11 @@ def test_an_abandoned_iterator_leaves_no_late_answers(opener, clip):
     assert sorted(number for number, _ in opener.open_many(jobs)) == [0, 1, 2]
 
 
+# A shell starts background jobs with SIGINT ignored, and programs inherit that: the handler is put back.
 ORPHAN = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from makers.openers import QWEN25, SMALL
 from mmrl.config.schema import VideoSection
@@ -236,7 +239,10 @@ def test_no_decoder_process_outlives_its_program(clip, fifo, end):
         pid = int(program.stdout.readline())
         time.sleep(0.5)  # let it reach the clip that hangs
         program.send_signal(end)
-        program.wait(timeout=30)
+        try:
+            program.wait(timeout=30)
+        finally:
+            program.kill()
     for _ in range(100):
         if not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes():
             return

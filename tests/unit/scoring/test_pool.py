@@ -95,8 +95,11 @@ def test_close_leaves_no_process():
     assert not Path(f"/proc/{int(outcome.value)}").exists()
 
 
+# A shell starts background jobs with SIGINT ignored, and programs inherit that: the handler is put back.
 ORPHAN = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from makers.scoring import answered
 from mmrl.scoring.pool import RewardCall, RewardPool
 if __name__ == "__main__":
@@ -120,7 +123,10 @@ def test_no_worker_outlives_the_program_even_while_a_reward_hangs(tmp_path, sign
         worker = Path(f"/proc/{int(program.stdout.readline())}")
         time.sleep(0.5)
         program.send_signal(signal_number)
-        program.wait(timeout=30)
+        try:
+            program.wait(timeout=30)
+        finally:
+            program.kill()
     deadline = time.monotonic() + 10
     while worker.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
