@@ -1,7 +1,7 @@
 """Opening a picture: whatever the file holds becomes upright uint8 RGB, or a MediaError that says why not.
 
-Nothing is guessed or repaired: a file that ends early fails (Pillow's LOAD_TRUNCATED_IMAGES stays off), and pixels
-whose range is unknown (float, 32-bit) are refused.
+Nothing is guessed or repaired: a file that ends early fails (Pillow's LOAD_TRUNCATED_IMAGES stays off), so does a JPEG
+whose data are damaged, and pixels whose range is unknown (float, 32-bit) are refused.
 """
 
 from __future__ import annotations
@@ -45,11 +45,33 @@ def _open_file(path: Path) -> np.ndarray:
             if image.width * image.height > MAX_SOURCE_PIXELS:
                 raise MediaError(path, f"{image.width}x{image.height} pixels, above the limit of {MAX_SOURCE_PIXELS}")
             image.load()
+            if image.format in ("JPEG", "MPO"):
+                _check_jpeg(path)
             return _to_rgb(ImageOps.exif_transpose(image), path)
     except UnidentifiedImageError as error:
         raise MediaError(path, f"not a picture; it starts with {first_bytes(path)}") from error
     except Image.DecompressionBombError as error:
         raise MediaError(path, f"above the limit of {MAX_SOURCE_PIXELS} pixels ({error})") from error
+
+
+def _check_jpeg(path: Path) -> None:
+    """Raise MediaError for a JPEG whose compressed data break the code they are written in.
+
+    Pillow's libjpeg goes on behind such a place with gray or shifted pixels, and tells nobody. FFmpeg's decoder can be
+    told to stop there. At an eighth of the size, its smallest, that adds 20 to 90 % to the time of opening a JPEG.
+    What it merely does not support it reports otherwise, and that passes.
+    """
+    import av  # here: programs that open no JPEG need no FFmpeg
+
+    decoder = av.CodecContext.create("mjpeg", "r")
+    decoder.options = {"err_detect": "explode", "lowres": "3"}
+    decoder.thread_count = 1
+    try:
+        decoder.decode(av.Packet(path.read_bytes()))
+    except av.error.InvalidDataError as error:
+        raise MediaError(path, "damaged JPEG: its compressed data hold an invalid code") from error
+    except av.error.FFmpegError:
+        return
 
 
 def _to_rgb(image: Image.Image, path: Path) -> np.ndarray:

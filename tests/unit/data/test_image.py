@@ -161,14 +161,51 @@ def test_other_arrays_are_refused(array):
         open_image(array)
 
 
-def test_damaged_jpeg_of_the_shared_media():  # fault 28
-    with pytest.raises(MediaError, match=r"tc_corrupt\.jpg: .*broken data stream"):
-        open_image(shared_media() / "video_bad" / "tc_corrupt.jpg")
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("tc_corrupt.jpg", "OSError: broken data stream when reading image file"),
+        ("tc_bad_huffman.jpg", "damaged JPEG: its compressed data hold an invalid code"),
+    ],
+)
+def test_damaged_jpegs_of_the_shared_media(name, reason):  # fault 28
+    path = shared_media() / "video_bad" / name
+    with pytest.raises(MediaError) as caught:
+        open_image(path)
+    assert str(caught.value) == f"{path}: {reason}"
+
+
+NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (45, 61, 3), dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ("RGB", {"quality": 100, "subsampling": 0}),
+        ("RGB", {"progressive": True}),
+        ("RGB", {"restart_marker_blocks": 3}),
+        ("L", {}),
+        ("CMYK", {}),
+        ("RGB", {"format": "MPO", "save_all": True, "append_images": [NOISE]}),
+    ],
+)
+def test_sound_jpegs_open_and_damaged_ones_do_not(tmp_path, mode, options):  # fault 28
+    path = saved(tmp_path, NOISE.convert(mode), "a.jpg", **options)
+    data = path.read_bytes()
+    for appended in (b"", b"text behind the picture", bytes(50)):
+        path.write_bytes(data + appended)
+        assert open_image(path).shape == (45, 61, 3)
+    # A code of sixteen ones is kept free in every JPEG; a zero byte follows each 0xff that is no marker.
+    middle = data.index(b"\xff\xda") + 200
+    path.write_bytes(data[:middle] + b"\xff\x00" * 8 + data[middle + 16 :])
+    with pytest.raises(MediaError, match=r"a\.jpg: (damaged JPEG|OSError)"):
+        open_image(path)
 
 
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [("image/coins.png", (303, 384, 3)), ("ocr/tess_phototest.tif", (480, 640, 3)), ("image/dog.jpg", (576, 768, 3))],
+    [("image/coins.png", (303, 384, 3)), ("ocr/tess_phototest.tif", (480, 640, 3)), ("image/dog.jpg", (576, 768, 3))]
+    + [("driving/solidYellowCurve.jpg", (540, 960, 3)), ("ocr/sign_greek_no_parking.jpg", (711, 474, 3))],
 )
 def test_shared_pictures(name, shape):
     assert open_image(shared_media() / name).shape == shape
