@@ -5,6 +5,7 @@ OpenCV can only seek by counting frames, which is wrong for variable rates; and 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +15,9 @@ import numpy as np
 from mmrl.data.video import frame_at
 from mmrl.data.video_readers.pyav_reader import probe
 from mmrl.errors import MediaError
+
+# OpenCV's own FFmpeg reads this when it opens its first clip. Errors carry the reason, its log would only repeat it.
+os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
 
 
 def version() -> str:

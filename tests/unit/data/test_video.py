@@ -1,5 +1,7 @@
 """Clips: every reader gives the same frames by presentation time. Frames show their own index (makers/clips.py)."""
 
+import subprocess
+import sys
 from fractions import Fraction
 
 import av
@@ -175,6 +177,19 @@ def test_cut_files_are_noticed(tmp_path, name):  # faults 37, 42
     with open_clip(path, reader="pyav") as clip:
         assert clip.info.num_frames < 60
         assert clip.info.missing_frames == (60 - clip.info.num_frames if name == "cut.mp4" else None)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_readers_print_nothing_about_broken_clips(tmp_path, reader):
+    path = cut_file(write_clip(tmp_path / "cut.mkv", ClipSpec(frames=60, b_frames=0)), keep=0.6)
+    program = (
+        "import sys, pathlib, mmrl.data.video as video\n"
+        "with video.open_clip(pathlib.Path(sys.argv[1]), reader=sys.argv[2]) as clip:\n"
+        "    print(len(list(clip.frames([0, 3, 5]))))"
+    )
+    # A program of its own: FFmpeg writes to the process's standard error, and takes its level when it is first used.
+    done = subprocess.run([sys.executable, "-c", program, path, reader], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("3\n", "")
 
 
 def test_frames_after_damage_are_left_out_until_the_next_keyframe(tmp_path):  # fault 42
