@@ -24,13 +24,13 @@ class PluginError(MmrlError):
 class DataError(MmrlError):
     """A row that cannot become a Sample. The message starts with `where`, which is `file:line (id=...)`."""
 
-    def __init__(self, reason: str, *, where: str = "", sample_id: str | None = None) -> None:
+    def __init__(self, reason: str, *, where: str = "", sample_id: str | None = None, path: str | None = None) -> None:
         super().__init__(f"{where}: {reason}" if where else reason)
-        self.reason, self.where, self.sample_id = reason, where, sample_id
+        self.reason, self.where, self.sample_id, self.path = reason, where, sample_id, path
 
 
 class MissingMediaError(DataError):
-    """A row that names a picture or clip that is not there."""
+    """A row that names a picture or clip that is not there: `path`."""
 
 
 class MediaError(MmrlError):

@@ -92,7 +92,7 @@ class CardReader:
             where = f"{origin} (id={sample_id})"
             return self._sample(row, sample_id=sample_id, origin=origin)
         except DataError as error:
-            raise type(error)(error.reason, where=where, sample_id=sample_id) from error
+            raise type(error)(error.reason, where=where, sample_id=sample_id, path=error.path) from error
 
     def _sample(self, row: Mapping[str, Any], *, sample_id: str, origin: str) -> Sample:
         values = {name: self._value(row, name) for name in FIELDS}
@@ -158,7 +158,7 @@ class CardReader:
         path = self.root / written
         if path.is_file():
             return path
-        raise MissingMediaError(f"no such file: {path}{_path_hint(written, self.root)}")
+        raise MissingMediaError(f"no such file: {path}{_path_hint(written, self.root)}", path=str(path))
 
     def _geometry(self, row: Mapping[str, Any]) -> list[GeometryPart]:
         card = self.card

@@ -60,7 +60,7 @@ class Medium:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A medium, or a row, that cannot be used: a line of failures.jsonl. path is None for a row."""
+    """A medium, or a row, that cannot be used: a line of failures.jsonl. path is None for a row that names none."""
 
     path: str | None
     where: str
@@ -154,7 +154,7 @@ class _Run:
         skipped = SkippedLog(None, max_fraction=1.0)
         media = distinct_media(self.config, lenient, skipped=skipped)
         for row in skipped.rows:
-            self._failed(Failure(None, row.where, row.reason))
+            self._failed(Failure(row.path, row.where, row.reason))
         self._progress.update(self._task, total=(self._progress.tasks[0].total or 0) + len(media))
         building: dict[str, Medium] = {}
         for request, result in self.cache.build_many(self._missing(media, opener.video, building), opener):

@@ -156,7 +156,7 @@ class _Policies:
         if (self.data.bad_media if missing else self.data.bad_row) == "error":
             raise error
         kind = "bad_media" if missing else "bad_row"
-        self.skipped.skip(Skipped(dataset, error.sample_id, error.where or origin, kind, error.reason))
+        self.skipped.skip(Skipped(dataset, error.sample_id, error.where or origin, kind, error.reason, error.path))
 
 
 def _check_rows(rows: Rows, reader: CardReader, *, section: DatasetSection, policies: _Policies) -> _Dataset:

@@ -16,13 +16,18 @@ SkipKind = Literal["bad_row", "bad_media", "too_long"]
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """One row left out. `where` is `file:line (id=...)`; sample_id is None where the row did not even yield an id."""
+    """One row left out.
+
+    where: `file:line (id=...)`. sample_id: None where the row did not even yield an id. path: a medium's file that is
+    not there.
+    """
 
     dataset: str
     sample_id: str | None
     where: str
     kind: SkipKind
     reason: str
+    path: str | None = None
 
     @classmethod
     def of(cls, sample: Sample, *, kind: SkipKind, reason: str) -> Skipped:

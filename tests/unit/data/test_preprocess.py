@@ -77,7 +77,9 @@ def test_failures_are_listed_with_reasons_and_the_rest_is_done(tmp_path, opened)
     assert preprocess(config) == 1
     assert len(entries(tmp_path)) == 2
     gone, count, broken = failures(tmp_path)
-    assert gone["where"].startswith("train.jsonl:4") and "gone.png" in gone["reason"]
+    path = str(tmp_path / "gone.png")
+    assert gone == {"path": path, "where": "train.jsonl:4 (id=train:4)", "reason": f"no such file: {path}"}
+    assert count["path"] is None
     assert count["where"].startswith("train.jsonl:5") and "2" in count["reason"]
     assert broken["path"] == str(tmp_path / "1.png") and broken["where"].startswith("train.jsonl:2")
     assert preprocess(config) == 1 and len(failures(tmp_path)) == 3

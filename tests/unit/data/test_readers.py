@@ -75,6 +75,7 @@ def test_bad_rows_stop_or_are_counted(tmp_path):
         "where": "a.jsonl:10 (id=x)",
         "kind": "bad_row",
         "reason": log.rows[1].reason,
+        "path": None,
     }
     assert log.rows[1].reason.startswith("1 image placeholder but 0 images")
     with pytest.raises(TooManySkippedError, match=r"dataset 'a': 2 of 10 rows skipped \(2 bad_row\), more than"):
