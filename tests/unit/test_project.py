@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from makers.configs import media_rows, write_config
+from makers.tiny_models import tiny_model_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORT_NAMES = {
@@ -76,9 +77,11 @@ def test_the_wheel_works_outside_the_checkout(tmp_path):
     install = [sys.executable, "-m", "zipfile", "-e", wheel, tmp_path / "site"]
     subprocess.run(install, check=True, timeout=60)
     (tmp_path / "data").mkdir()
-    config = write_config(
-        tmp_path / "data", media_rows(tmp_path / "data", images=2), rewards={"tasks": {"t": [{"reward": "choice"}]}}
-    )
+    changes = {
+        "model": {"path": str(tiny_model_dir("qwen2_5_vl"))},
+        "rewards": {"tasks": {"t": [{"reward": "exact_text"}]}},
+    }
+    config = write_config(tmp_path / "data", media_rows(tmp_path / "data", images=2), **changes)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     where = subprocess.run(
         [sys.executable, "-c", "import mmrl, mmrl.plugins as p; print(mmrl.__file__, p.shipped_dir('rewards'))"],
