@@ -62,15 +62,16 @@ def _check_jpeg(path: Path) -> None:
     What it merely does not support it reports otherwise, and that passes.
     """
     import av  # here: programs that open no JPEG need no FFmpeg
+    from av.error import FFmpegError, InvalidDataError
 
     decoder = av.CodecContext.create("mjpeg", "r")
     decoder.options = {"err_detect": "explode", "lowres": "3"}
     decoder.thread_count = 1
     try:
         decoder.decode(av.Packet(path.read_bytes()))
-    except av.error.InvalidDataError as error:
+    except InvalidDataError as error:
         raise MediaError(path, "damaged JPEG: its compressed data hold an invalid code") from error
-    except av.error.FFmpegError:
+    except FFmpegError:
         return
 
 

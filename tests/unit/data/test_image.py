@@ -204,8 +204,13 @@ def test_sound_jpegs_open_and_damaged_ones_do_not(tmp_path, mode, options):  # f
 
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [("image/coins.png", (303, 384, 3)), ("ocr/tess_phototest.tif", (480, 640, 3)), ("image/dog.jpg", (576, 768, 3))]
-    + [("driving/solidYellowCurve.jpg", (540, 960, 3)), ("ocr/sign_greek_no_parking.jpg", (711, 474, 3))],
+    [
+        ("image/coins.png", (303, 384, 3)),
+        ("ocr/tess_phototest.tif", (480, 640, 3)),
+        ("image/dog.jpg", (576, 768, 3)),
+        ("driving/solidYellowCurve.jpg", (540, 960, 3)),
+        ("ocr/sign_greek_no_parking.jpg", (711, 474, 3)),
+    ],
 )
 def test_shared_pictures(name, shape):
     assert open_image(shared_media() / name).shape == shape
