@@ -229,8 +229,7 @@ def _geometry_text(part: GeometryPart, conversation: _Conversation) -> str:
 
 def _fragment_pieces(fragment: str, processor: FamilyProcessor) -> list[_Piece]:
     """A template fragment cut at its special tokens."""
-    spelled = sorted(processor.special_ids, key=len, reverse=True)
-    pieces = re.split(f"({'|'.join(map(re.escape, spelled))})", fragment)
+    pieces = processor.special_pattern.split(fragment)
     return [
         _Token(processor.special_ids[piece]) if index % 2 else _Text(piece)
         for index, piece in enumerate(pieces)

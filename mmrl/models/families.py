@@ -6,7 +6,9 @@ numbers that the framework's own arithmetic needs.
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,13 +87,33 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
+class TextEncoder:
+    """Ids of plain text by the fast core of a tokenizer; special tokens spelled in a text stay text.
+
+    A prompt is mostly the same few fragments of the chat template, and is encoded twice (media expanded and not): the
+    ids of short texts are kept, those unused longest go first.
+    """
+
+    LONGEST_KEPT = 256
+    KEPT = 2048
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+        self._kept = functools.lru_cache(self.KEPT)(self._encode)
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._kept(text) if len(text) <= self.LONGEST_KEPT else self._encode(text))
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        return tuple(self._core.encode(text, add_special_tokens=False).ids)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FamilyProcessor:
     """Everything about a model folder that rendering and pixels need, without weights.
 
-    tokenizer: of transformers, for decoding and the chat template. encoder: its fast core, set so that special tokens
-        spelled in a text stay text.
-    special_ids: spelling -> id of the special tokens.
+    tokenizer: of transformers, for decoding and the chat template. encoder: for text, see TextEncoder.
+    special_ids: spelling -> id of the special tokens. special_pattern: matches any of them, as one group.
     vocab_size: rows of the embedding, padding included.
     eos_ids: tokens that end a completion; the first one is the end of a turn.
     banned_ids: vision tokens and ids without a token; never an end token. Sorted.
@@ -102,9 +124,10 @@ class FamilyProcessor:
     family: Family
     geometry: VisionGeometry
     tokenizer: Any
-    encoder: Any
+    encoder: TextEncoder
     chat_template: str
     special_ids: Mapping[str, int]
+    special_pattern: re.Pattern[str]
     vocab_size: int
     image_token_id: int
     video_token_id: int
@@ -116,7 +139,7 @@ class FamilyProcessor:
 
     def encode_text(self, text: str) -> list[int]:
         """Ids of plain text. `<|im_end|>` typed by somebody becomes several ordinary tokens."""
-        return self.encoder.encode(text, add_special_tokens=False).ids
+        return self.encoder.encode(text)
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         """The text of token ids, blanks as they are."""
@@ -145,6 +168,7 @@ def load_processor(folder: Path | str) -> FamilyProcessor:
     tokenizer = _load_tokenizer(folder)
     eos_ids = _eos_ids(config, folder=folder, tokenizer=tokenizer)
     pad_id = tokenizer.pad_token_id
+    special_ids = _special_ids(tokenizer)
     return FamilyProcessor(
         folder=folder,
         family=family,
@@ -152,7 +176,8 @@ def load_processor(folder: Path | str) -> FamilyProcessor:
         tokenizer=tokenizer,
         encoder=_encoder_without_specials(tokenizer),
         chat_template=_chat_template(folder, tokenizer=tokenizer),
-        special_ids=_special_ids(tokenizer),
+        special_ids=special_ids,
+        special_pattern=_special_pattern(special_ids),
         vocab_size=vocab_size,
         image_token_id=_required(config, "image_token_id", source=source),
         video_token_id=_required(config, "video_token_id", source=source),
@@ -264,7 +289,7 @@ def _load_tokenizer(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
-def _encoder_without_specials(tokenizer: Any) -> Any:
+def _encoder_without_specials(tokenizer: Any) -> TextEncoder:
     """An own copy of the fast tokenizer: the setting below would change what the shared one returns to others."""
     from tokenizers import Tokenizer
 
@@ -272,11 +297,16 @@ def _encoder_without_specials(tokenizer: Any) -> Any:
     encoder.encode_special_tokens = True
     encoder.no_truncation()
     encoder.no_padding()
-    return encoder
+    return TextEncoder(encoder)
 
 
 def _special_ids(tokenizer: Any) -> dict[str, int]:
     return {token.content: number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+
+
+def _special_pattern(special_ids: Mapping[str, int]) -> re.Pattern[str]:
+    # Longest first, so that of two spellings of which one begins the other the whole one is found.
+    return re.compile(f"({'|'.join(map(re.escape, sorted(special_ids, key=len, reverse=True)))})")
 
 
 def _chat_template(folder: Path, *, tokenizer: Any) -> str:

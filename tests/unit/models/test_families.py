@@ -10,7 +10,7 @@ from makers.tiny_models import KINDS, tiny_model_dir
 from transformers import AutoConfig, AutoModelForImageTextToText
 
 from mmrl.errors import ConfigError
-from mmrl.models.families import FAMILIES, VISION_TOKENS, load_processor
+from mmrl.models.families import FAMILIES, VISION_TOKENS, _encoder_without_specials, load_processor
 
 every_family = pytest.mark.parametrize("kind", KINDS)
 
@@ -67,6 +67,18 @@ def test_typed_special_tokens_are_letters(kind):
     assert processor.decode(ids) == "a<|image_pad|>b<|im_end|>"
     plain = "What colour? <think>red</think>\n\n"
     assert processor.encode_text(plain) == hf_processor(kind).tokenizer(plain)["input_ids"]
+
+
+@every_family
+def test_ids_of_short_texts_are_kept_and_cannot_be_changed(kind):
+    encoder = _encoder_without_specials(hf_processor(kind).tokenizer)
+    texts = ["user\n", "a<|im_end|>", "", "user\n", "x" * 256, "x" * 256, "x" * 257, "x" * 257]
+    first = [encoder.encode(text) for text in texts]
+    assert first == [encoder._core.encode(text, add_special_tokens=False).ids for text in texts]
+    kept = encoder._kept.cache_info()
+    assert (kept.hits, kept.misses, kept.maxsize) == (2, 4, 2048)
+    first[0].clear()
+    assert encoder.encode("user\n") == first[3] != []
 
 
 @every_family
