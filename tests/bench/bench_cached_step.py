@@ -2,7 +2,8 @@
 
     python tests/bench/bench_cached_step.py --repeat 5 --out tests/bench/results/cached_step.md
 
-8 clips of 30 s, 640x360, H.264, 16 frames each; group size 8; the quickstart's 0.65M model. Three ways of getting
+8 clips of 30 s, 640x360, H.264, 16 frames each, 56x56 pixels; group size 8, up to 9 tokens; the quickstart's 0.65M
+model. Three ways of getting
 the frames, one after the other in one process:
 
     cached       PixelCache, warm
@@ -96,13 +97,13 @@ def write_run(folder: Path) -> RunConfig:
     train = {"path": str(write_jsonl(folder / "rows.jsonl", rows)), "card": "easyr1"}
     config = {
         "model": {"path": "model", "dtype": "float32", "gradient_checkpointing": False},
-        "budgets": {"video": {"min_pixels": 784, "max_pixels": 112 * 112, "max_frames": FRAMES, "sample_fps": 2.0}},
+        "budgets": {"video": {"min_pixels": 784, "max_pixels": 56 * 56, "max_frames": FRAMES, "sample_fps": 2.0}},
         "data": {
             "train": [train],
             "decode_workers": 1,
         },
         "cache": {"dir": str(folder / "cache")},
-        "rollout": {"group_size": 8, "max_new_tokens": 16},
+        "rollout": {"group_size": 8, "max_new_tokens": 9},
         "rewards": {"workers": 0, "tasks": {"t": [{"reward": "./reward.py:score"}]}},
         "stages": [{"name": "rl", "kind": "grpo", "steps": 1000, "prompts_per_step": CLIPS, "lr": 1e-6}],
         "log": {"rollouts_per_step": 0},
