@@ -22,7 +22,7 @@ def _k2(d_NC: torch.Tensor) -> torch.Tensor:
 
 
 def _k3(d_NC: torch.Tensor) -> torch.Tensor:
-    return torch.exp(-d_NC) + d_NC - 1
+    return torch.expm1(-d_NC) + d_NC  # exp(-d) - 1 by itself loses all digits where the policies nearly agree
 
 
 KL_ESTIMATORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"k1": _k1, "k2": _k2, "k3": _k3}
