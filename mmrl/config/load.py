@@ -159,6 +159,9 @@ def _translate(error: Any, *, tree: Node, section: type[BaseModel]) -> str | Non
         return f"{origin}: key {key!r} is unknown{_did_you_mean(loc, section)}"
     if error["type"] == "missing":
         return f"{origin}: key {key!r} is missing; it has no default"
+    if error["type"] == "string_pattern_mismatch":
+        allowed = "letters, digits, '.', '_' and '-', starting with a letter or digit"
+        return f"{origin}: key {key!r} may hold only {allowed}, not {json.dumps(error['input'])}"
     fact = error["msg"].removeprefix("Input ").removeprefix("should be ")
     return f"{origin}: key {key!r} should be {fact}, not {json.dumps(error['input'], default=str)}"
 

@@ -14,6 +14,9 @@ Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveInt = Annotated[int, Field(gt=0)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
+Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
+# Becomes a folder: a name with a slash or dots alone could lead out of the run folder.
+FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 NonNegativeFloat = Annotated[float, Field(ge=0.0)]
 
 
@@ -249,11 +252,11 @@ class AlgorithmSection(Section):
 class StageSection(Section):
     """One stage of training. `grpo` learns from rewards; `sft` imitates the dataset's demonstrations."""
 
-    name: str = Field(description="name in logs and checkpoints")
+    name: FolderName = Field(description="name in logs and checkpoints: letters, digits, `.`, `_` and `-`")
     kind: Literal["sft", "grpo"] = Field(description="how the stage learns")
     steps: PositiveInt = Field(description="batches of prompts")
     prompts_per_step: PositiveInt = Field(description="prompts of a step, over all processes")
-    lr: PositiveFloat = Field(default=1e-6, description="learning rate after warm-up")
+    lr: PositiveFloat = Field(default=1e-6, allow_inf_nan=False, description="learning rate after warm-up")
     lr_schedule: Literal["constant", "linear", "cosine"] = Field(
         default="constant", description="course of the rate after warm-up"
     )
@@ -265,7 +268,7 @@ class StageSection(Section):
 
 
 class TrainSection(Section):
-    betas: tuple[float, float] = Field(default=(0.9, 0.999), description="AdamW betas")
+    betas: tuple[Beta, Beta] = Field(default=(0.9, 0.999), description="AdamW betas")
     max_grad_norm: PositiveFloat = Field(default=1.0, description="gradients are clipped to this norm")
     micro_batch_tokens: PositiveInt = Field(
         default=16384, description="padded tokens (rows x longest row) of one micro-batch"
@@ -298,7 +301,7 @@ class LogSection(Section):
 class RunConfig(Section):
     """Everything a run needs, read from YAML; resolved.yaml in the run folder repeats it whole."""
 
-    name: str = Field(default="run", description="name of the run folder")
+    name: FolderName = Field(default="run", description="name of the run folder: letters, digits, `.`, `_` and `-`")
     out_dir: str = Field(default="runs", description="where run folders lie, relative to the current directory")
     seed: int = Field(default=0, description="seed of data order, sampling and shuffles")
     model: ModelSection = Field(description="what is trained")

@@ -202,8 +202,10 @@ def _read_json(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path.parent}: {path.name} is missing; is this a model folder?") from None
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid JSON ({error})") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); is {path.parent} a model folder?") from error
 
 
 def _required(settings: Mapping[str, Any], key: str, *, source: Path) -> Any:

@@ -95,3 +95,15 @@ def test_problems_are_collected_and_located_by_line():
 
 def test_without_a_grpo_stage_a_group_of_one_is_fine():
     assert load(HEAD, "rollout.group_size=1").rollout.group_size == 1
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "-x"])
+def test_a_name_that_is_no_plain_folder_name_is_refused(name):
+    with pytest.raises(ConfigError, match="key 'name' may hold only letters, digits"):
+        load(HEAD, f"name='{name}'")
+
+
+@pytest.mark.parametrize("override", ["train.betas=[0.9, 1.0]", "stages.0.lr=.inf"])
+def test_numbers_no_optimizer_takes_are_refused(override):
+    with pytest.raises(ConfigError, match="should be"):
+        load(RUN, override)

@@ -177,3 +177,10 @@ def test_the_vision_tower_must_cut_the_same_patches(folder):
 def test_end_tokens_without_a_generation_config(folder):
     (folder / "generation_config.json").unlink()
     assert load_processor(folder).eos_ids == (family_processor("qwen3_vl").eos_ids[0],)
+
+
+def test_a_model_path_that_is_a_file_is_named(tmp_path):
+    file = tmp_path / "model.yaml"
+    file.touch()
+    with pytest.raises(ConfigError, match=r"model\.yaml/config\.json: cannot be read"):
+        load_processor(file)
