@@ -139,6 +139,7 @@ class Journal:
 
     def finish(self) -> None:
         """The closing table."""
+        self._take_seconds()  # of the last validation and checkpoint
         if self.position.validations:
             self.console.print(score_table([(label, metrics) for label, _, metrics in self._milestones()]))
         self.console.print(
@@ -182,11 +183,7 @@ class Journal:
 
     def _machine_metrics(self, values: dict[str, float]) -> dict[str, float]:
         """Numbers that depend on the machine: seconds per part, throughput, cache, memory."""
-        taken = self.run.watch.take()
-        totals = defaultdict(float, self.position.seconds)
-        for part, seconds in taken.items():
-            totals[part] += seconds
-        self.position.seconds = dict(totals)
+        taken = self._take_seconds()
         machine = {f"perf/seconds_{part}": seconds for part, seconds in taken.items()}
         if taken.get("step") and "tokens" in values:
             machine["perf/tokens_per_second"] = values["tokens"] / taken["step"]
@@ -194,3 +191,12 @@ class Journal:
         cache = {f"perf/cache_{key}": value for key, value in counts.items()}
         cache["perf/cache_hit_rate"] = counts["hits"] / max(1, counts["hits"] + counts["misses"])
         return {**machine, **cache, **peak_memory_gib()}
+
+    def _take_seconds(self) -> dict[str, float]:
+        """Seconds per part since the last call, added to those of the run."""
+        taken = self.run.watch.take()
+        totals = defaultdict(float, self.position.seconds)
+        for part, seconds in taken.items():
+            totals[part] += seconds
+        self.position.seconds = dict(totals)
+        return taken
