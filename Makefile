@@ -14,7 +14,7 @@ test: .venv/installed
 	$(BIN)/python -m pytest
 
 lint: .venv/installed
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright --pythonpath $(BIN)/python
 
 install: .venv/installed
 
