@@ -158,8 +158,8 @@ class PyavClip:
         return _Timeline(tuple(range(count)), ((0, 0),), 0, missing, synthetic=True)
 
     def _describe(self) -> ClipInfo:
-        line, stream = self._timeline, self._stream
         first = self._first_frame()
+        line, stream = self._timeline, self._stream  # after the first frame: rewinding may open the file again
         declared = float(stream.average_rate or stream.base_rate or FALLBACK_FPS)
         tick_s = 1.0 / declared if line.synthetic else float(stream.time_base)
         times_s = tuple((tick - line.ticks[0]) * tick_s for tick in line.ticks)

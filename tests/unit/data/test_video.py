@@ -111,6 +111,12 @@ def test_timelines(folder, name, times_s):
         assert clip.info.timestamps_s == pytest.approx(times_s, abs=1e-3)
 
 
+def test_a_stream_that_is_opened_again_is_described_afresh(folder):
+    for _ in range(20):  # what a closed stream says depends on what its memory holds since
+        with open_clip(folder / "no_times.h264", reader="pyav") as clip:
+            assert (clip.info.fps, clip.info.synthetic_times, clip.info.video_stream) == (25.0, True, 0)
+
+
 def test_info_of_a_turned_clip(folder):  # fault 41
     with open_clip(folder / "turned_90.mp4", reader="pyav") as clip:
         assert (clip.info.rotation, clip.info.size, clip.info.codec) == (90, (80, 48), "h264")
