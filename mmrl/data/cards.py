@@ -13,10 +13,11 @@ from typing import Any
 
 from mmrl.config.load import read_section
 from mmrl.config.schema import CardSection
+from mmrl.data.media_cell import read_media_cell
 from mmrl.data.placeholders import Filler, check_counts, split_text
 from mmrl.data.sample import GeometryPart, MediaKind, MediaRef, Message, Sample
 from mmrl.data.templates import Templates, apply_templates, join_text
-from mmrl.errors import ConfigError, DataError, MissingMediaError, did_you_mean
+from mmrl.errors import ConfigError, DataError, did_you_mean
 from mmrl.plugins import shipped_dir
 
 FIELDS = ("prompt", "answer", "images", "videos", "task", "id", "system", "modality", "demonstration")
@@ -152,13 +153,7 @@ class CardReader:
     def _refs(self, kind: MediaKind, value: Any, modality: str | None) -> list[MediaRef]:
         """The row's media of a kind. Without a declared modality each medium has the budget of its own kind."""
         budget = None if modality is not None else kind
-        return [MediaRef(kind, self._file(path), budget=budget) for path in _paths(value, _MEDIA[kind])]
-
-    def _file(self, written: str) -> Path:
-        path = self.root / written
-        if path.is_file():
-            return path
-        raise MissingMediaError(f"no such file: {path}{_path_hint(written, self.root)}", path=str(path))
+        return read_media_cell(value, kind, field=_MEDIA[kind], root=self.root, budget=budget)
 
     def _geometry(self, row: Mapping[str, Any]) -> list[GeometryPart]:
         card = self.card
@@ -201,32 +196,6 @@ def _text(value: Any, name: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
     raise DataError(f"{name} must be a string, not {type(value).__name__}")
-
-
-def _paths(value: Any, name: str) -> list[str]:
-    paths = [] if value is None else [value] if isinstance(value, str) else value
-    if not isinstance(paths, list):
-        raise DataError(f"{name} must be a path or a list of paths, not {type(value).__name__}")
-    for n, path in enumerate(paths):
-        if not isinstance(path, str) or not path:
-            raise DataError(
-                f"{name}[{n}] must be a path, not {'an empty string' if path == '' else type(path).__name__}"
-            )
-        if "://" in path:
-            raise DataError(f"{name}[{n}] is a URL ({path}); download it and name the file")
-    return paths
-
-
-def _path_hint(written: str, root: Path) -> str:
-    """What probably went wrong with a path that leads nowhere."""
-    if "\\" in written:
-        return "; it is written with backslashes, write it with /"
-    first = Path(written).parts[0]
-    if root.name == first and (root.parent / written).is_file():
-        return f"; {root.parent / written} exists: `root` already ends in {first!r}, set it one folder higher"
-    if Path(written).is_file() and not Path(written).is_absolute():
-        return f"; it exists below the current folder, but paths start from {root}; set the dataset's `root`"
-    return ""
 
 
 def _numbers(value: Any, column: str) -> tuple[float, ...]:
