@@ -16,14 +16,13 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
-import torch
 
 from mmrl.config.schema import BudgetClass, VideoSection
 from mmrl.data.budget import VisionGeometry
@@ -162,7 +161,7 @@ class PixelCache:
         """
         request = self.request(OpenJob(ref, budget, geometry), opener.video)
         opened = opener.open(*request.job)
-        return _media_entry(request, opened.frames_F3HW, _medium_fields(opened))
+        return _media_entry(request, _stored(request, opened))
 
     def request(self, job: OpenJob, video: VideoSection) -> Request:
         """Names of a medium's entry; reads the source only if its hash is not remembered. Raises MediaError."""
@@ -186,7 +185,7 @@ class PixelCache:
         self._metrics.hits += 1
         self._metrics.bytes_read += stored.frames_F3HW.nbytes
         self._metrics.seconds_open += time.perf_counter() - started
-        return _media_entry(request, stored.frames_F3HW, stored.medium)
+        return _media_entry(request, stored)
 
     def build_many(
         self, requests: Iterable[Request], opener: Opener
@@ -245,15 +244,8 @@ class PixelCache:
         if isinstance(source, Path) and self.hashes.of(source) != request.source:
             raise MediaError(source, "changed while it was being opened")
         self._unsynced.add(request.path.parent)
-        self._metrics.bytes_written += write_entry(
-            request.path,
-            opened.frames_F3HW,
-            recipe=request.recipe.text,
-            source=request.source.fields(),
-            medium=_medium_fields(opened),
-        )
-        stored = self._read(request)
-        return _media_entry(request, stored.frames_F3HW, stored.medium)
+        self._metrics.bytes_written += write_entry(request.path, _stored(request, opened))
+        return _media_entry(request, self._read(request))
 
     def _read(self, request: Request) -> StoredEntry:
         """Map an entry and compare it with what was asked for; the checksum too, as `verify` says."""
@@ -308,29 +300,37 @@ def _mismatch(request: Request, stored: StoredEntry) -> str:
     )
 
 
-def _medium_fields(opened: OpenedMedia) -> dict[str, Any]:
-    return {
+def _stored(request: Request, opened: OpenedMedia) -> StoredEntry:
+    """An opened medium as its entry holds it."""
+    medium = {
         "grid_thw": list(opened.grid_thw),
         "num_tokens": opened.num_tokens,
         "source_size": list(opened.source_size),
-        "timestamps_s": list(opened.timestamps_s),
-        "frame_indices": list(opened.frame_indices),
         "source_fps": opened.source_fps,
         "duration_s": opened.duration_s,
         "sample_fps": opened.sample_fps,
     }
+    return StoredEntry(
+        recipe=request.recipe.text,
+        source=request.source.fields(),
+        medium=medium,
+        frames_F3HW=opened.frames_F3HW,
+        timestamps_s=opened.timestamps_s,
+        frame_indices=opened.frame_indices,
+    )
 
 
-def _media_entry(request: Request, frames_F3HW: torch.Tensor, medium: Mapping[str, Any]) -> MediaEntry:
+def _media_entry(request: Request, stored: StoredEntry) -> MediaEntry:
+    medium = stored.medium
     return MediaEntry(
         key=request.key,
         kind=request.job.ref.kind,
-        frames_F3HW=frames_F3HW,
+        frames_F3HW=stored.frames_F3HW,
         grid_thw=tuple(medium["grid_thw"]),
         num_tokens=medium["num_tokens"],
         source_size=tuple(medium["source_size"]),
-        timestamps_s=tuple(medium["timestamps_s"]),
-        frame_indices=tuple(medium["frame_indices"]),
+        timestamps_s=stored.timestamps_s,
+        frame_indices=stored.frame_indices,
         source_fps=medium["source_fps"],
         duration_s=medium["duration_s"],
         sample_fps=medium["sample_fps"],

@@ -1,8 +1,9 @@
-"""The file of one cached medium: safetensors, one uint8 tensor, and metadata that a checksum covers to the last byte.
+"""The file of one cached medium: safetensors, its frames and their times, and a checksum over every byte.
 
     8 bytes   length of the header
-    header    {"__metadata__": {"checksum", "recipe", "source", "medium"}, "frames": {"dtype": "U8", "shape", ...}}
-    data      frames (F, 3, H, W), each source frame once
+    header    {"__metadata__": {"checksum", "recipe", "source", "medium"}, "timeline": {...}, "frames": {...}}
+    data      timeline float64 (2, F): seconds and frame index of each frame of a clip, (2, 0) for a picture
+              frames uint8 (F, 3, H, W), each source frame once
 
 `checksum` is xxh3-128 over the whole file with the checksum's own 32 digits read as zeros: a flipped byte anywhere, in
 a timestamp as in a pixel, is found. `safetensors.safe_open` reads these files; they are mapped here by hand because one
@@ -18,7 +19,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ _START = b'{"__metadata__":{"checksum":"'
 _CHECKSUM = slice(8 + len(_START), 8 + len(_START) + 32)
 _ZEROS = b"0" * 32
 _PREFIX = 8
+_TIMELINE = np.dtype("<f8")
 # No real header comes near this; a larger number is a damaged length field and must not become an allocation.
 _LARGEST_HEADER = 64 * 1024 * 1024
 
@@ -42,31 +44,39 @@ _LARGEST_HEADER = 64 * 1024 * 1024
 class StoredEntry:
     """What one entry file holds.
 
-    recipe: canonical JSON of the recipe. source: `{"sha256", "size"}`. medium: sizes, grid, times, indices.
+    recipe: canonical JSON of the recipe. source: `{"sha256", "size"}`. medium: sizes, grid, rates.
+    timestamps_s, frame_indices: of each frame of a clip; empty for a picture.
     """
 
     recipe: str
     source: dict[str, Any]
     medium: dict[str, Any]
-    shape: tuple[int, int, int, int]
     frames_F3HW: torch.Tensor
+    timestamps_s: tuple[float, ...] = ()
+    frame_indices: tuple[int, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.frames_F3HW.shape)
 
 
-def write_entry(path: Path, frames_F3HW: torch.Tensor, *, recipe: str, source: dict, medium: dict) -> int:
+def write_entry(path: Path, entry: StoredEntry) -> int:
     """Write an entry whole or not at all: temporary name, sync, rename. Returns the file's bytes. Raises CacheError.
 
     The directory is not synced: losing the new name to a power cut costs a rebuild, never a half entry.
     """
+    frames_F3HW = entry.frames_F3HW
     assert frames_F3HW.dtype == torch.uint8 and frames_F3HW.ndim == 4 and frames_F3HW.shape[1] == 3
-    data_N = frames_F3HW.contiguous().reshape(-1).numpy()
-    head = bytearray(_header(tuple(frames_F3HW.shape), recipe=recipe, source=source, medium=medium))
-    head[_CHECKSUM] = _digest(head, data_N)
+    timeline_2F = np.array([entry.timestamps_s, entry.frame_indices], dtype=_TIMELINE)
+    data = (timeline_2F.tobytes(), frames_F3HW.contiguous().reshape(-1).numpy().data)
+    head = bytearray(_header(entry, timeline_2F.shape))
+    head[_CHECKSUM] = _digest(head, data)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("xb", buffering=0) as file:
-            for block in (memoryview(head), data_N.data):
-                _write_all(file, block)
+            for block in (head, *data):
+                _write_all(file, memoryview(block))
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
@@ -74,7 +84,7 @@ def write_entry(path: Path, frames_F3HW: torch.Tensor, *, recipe: str, source: d
     finally:
         with contextlib.suppress(OSError):  # there is nothing to remove after the rename
             temporary.unlink()
-    return len(head) + data_N.nbytes
+    return len(head) + sum(len(block) for block in data)
 
 
 def read_entry(path: Path, *, verify: bool) -> StoredEntry:
@@ -91,18 +101,22 @@ def read_entry(path: Path, *, verify: bool) -> StoredEntry:
     start = _data_start(path, raw_N[:_PREFIX].tobytes(), size)
     if verify:
         head = raw_N[:start].tobytes()
-        if head[_CHECKSUM] != _digest(head, raw_N[start:]):
+        if head[_CHECKSUM] != _digest(head, [raw_N[start:].data]):
             raise CacheCorruptError(f"{path}: the bytes do not match the checksum")
-    return _parse(path, raw_N[_PREFIX:start].tobytes(), bytes_N[start:])
+    layout = _parse(path, raw_N[_PREFIX:start].tobytes(), size - start)
+    return layout.entry(
+        raw_N[start : start + layout.timeline_bytes].tobytes(), bytes_N[start + layout.timeline_bytes :]
+    )
 
 
 def read_header(path: Path) -> StoredEntry:
-    """Everything of an entry except its pixels (`frames_F3HW` is empty), reading only the head of the file."""
+    """Everything of an entry except its pixels (`frames_F3HW` has no memory), reading only the head of the file."""
     size = path.stat().st_size
     with path.open("rb") as file:
         start = _data_start(path, file.read(_PREFIX), size)
-        head = file.read(start - _PREFIX)
-    return _parse(path, head, torch.empty(size - start, dtype=torch.uint8, device="meta"))
+        layout = _parse(path, file.read(start - _PREFIX), size - start)
+        pixels_N = torch.empty(size - start - layout.timeline_bytes, dtype=torch.uint8, device="meta")
+        return layout.entry(file.read(layout.timeline_bytes), pixels_N)
 
 
 def temporary_files(folder: Path) -> Iterator[Path]:
@@ -128,20 +142,24 @@ def _map(path: Path, size: int) -> torch.Tensor:
         raise CacheCorruptError(f"{path}: cannot be mapped ({str(error).splitlines()[0]})") from error
 
 
-def _header(shape: tuple[int, ...], *, recipe: str, source: dict, medium: dict) -> bytes:
-    metadata = {"checksum": _ZEROS.decode(), "recipe": recipe, "source": _compact(source), "medium": _compact(medium)}
-    frames = {"dtype": "U8", "shape": shape, "data_offsets": [0, math.prod(shape)]}
-    text = _compact({"__metadata__": metadata, "frames": frames}).encode("ascii")
+def _header(entry: StoredEntry, timeline_shape: tuple[int, ...]) -> bytes:
+    metadata = {"checksum": _ZEROS.decode(), "recipe": entry.recipe}
+    metadata |= {"source": _compact(entry.source), "medium": _compact(entry.medium)}
+    middle = math.prod(timeline_shape) * _TIMELINE.itemsize
+    timeline = {"dtype": "F64", "shape": timeline_shape, "data_offsets": [0, middle]}
+    frames = {"dtype": "U8", "shape": entry.shape, "data_offsets": [middle, middle + math.prod(entry.shape)]}
+    text = _compact({"__metadata__": metadata, "timeline": timeline, "frames": frames}).encode("ascii")
     text += b" " * (-len(text) % 8)
     assert text.startswith(_START + _ZEROS)
     return len(text).to_bytes(_PREFIX, "little") + text
 
 
-def _digest(head: bytes | bytearray, data_N: np.ndarray) -> bytes:
+def _digest(head: bytes | bytearray, data: Iterable[bytes | memoryview]) -> bytes:
     digest = xxhash.xxh3_128(bytes(head[: _CHECKSUM.start]))
     digest.update(_ZEROS)
     digest.update(bytes(head[_CHECKSUM.stop :]))
-    digest.update(data_N.data)
+    for block in data:
+        digest.update(block)
     return digest.hexdigest().encode("ascii")
 
 
@@ -157,21 +175,44 @@ def _data_start(path: Path, prefix: bytes, size: int) -> int:
     return start
 
 
-def _parse(path: Path, head: bytes, data_N: torch.Tensor) -> StoredEntry:
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """A parsed header: everything but the data, whose sizes it has been compared with."""
+
+    metadata: dict[str, Any]
+    shape: tuple[int, ...]
+    timeline_bytes: int
+
+    def entry(self, timeline: bytes, pixels_N: torch.Tensor) -> StoredEntry:
+        times_F, indices_F = np.frombuffer(timeline, dtype=_TIMELINE).reshape(2, -1)
+        return StoredEntry(
+            **self.metadata,
+            frames_F3HW=pixels_N.view(self.shape),
+            timestamps_s=tuple(times_F.tolist()),
+            frame_indices=tuple(indices_F.astype(int).tolist()),
+        )
+
+
+def _parse(path: Path, head: bytes, data_bytes: int) -> _Layout:
     try:
         header = json.loads(head)
-        metadata, frames = header["__metadata__"], header["frames"]
+        metadata, timeline, frames = header["__metadata__"], header["timeline"], header["frames"]
         shape = tuple(int(length) for length in frames["shape"])
-        source, medium = json.loads(metadata["source"]), json.loads(metadata["medium"])
-        recipe = metadata["recipe"]
+        columns, count = (int(length) for length in timeline["shape"])
+        metadata = {
+            "recipe": metadata["recipe"],
+            "source": json.loads(metadata["source"]),
+            "medium": json.loads(metadata["medium"]),
+        }
     except (ValueError, KeyError, TypeError) as error:
         raise CacheCorruptError(f"{path}: the header is damaged ({type(error).__name__}: {error})") from error
-    if len(shape) != 4 or shape[1] != 3 or frames["dtype"] != "U8":
+    if len(shape) != 4 or shape[1] != 3 or frames["dtype"] != "U8" or columns != 2 or timeline["dtype"] != "F64":
         raise CacheCorruptError(f"{path}: the header is damaged (frames {frames['dtype']} {list(shape)})")
-    expected = math.prod(shape)
-    if data_N.shape[0] != expected:
-        raise CacheCorruptError(f"{path}: {expected} bytes of pixels expected, {data_N.shape[0]} found")
-    return StoredEntry(recipe, source, medium, shape, data_N.view(shape))
+    layout = _Layout(metadata, shape, columns * count * _TIMELINE.itemsize)
+    expected = layout.timeline_bytes + math.prod(shape)
+    if data_bytes != expected or min(*shape, count) < 0:
+        raise CacheCorruptError(f"{path}: {expected} bytes of data expected, {data_bytes} found")
+    return layout
 
 
 def _compact(value: Any) -> str:

@@ -21,7 +21,7 @@ from mmrl.data.opening import OpenJob, reader_of
 from mmrl.data.sample import MediaKind
 
 # Raised whenever the same fields come to mean other pixels: changed arithmetic, changed layout of an entry.
-FORMAT = 1
+FORMAT = 2
 RESIZE = "bicubic, antialias, uint8"
 _IMAGE_BUDGET = frozenset({"min_pixels", "max_pixels"})
 _IMAGE_SIZING = frozenset({"patch_size", "merge_size"})

@@ -122,7 +122,7 @@ def overhead_rows(folder: Path) -> list[str]:
     """Bytes of entry files beside 3 bytes a pixel, for stills and clips of several sizes."""
     rows = ["| entry | pixel bytes | file bytes | overhead |", "|---|---|---|---|"]
     cache, opener = PixelCache(folder), LocalOpener()
-    for frames, side in ((1, 84), (1, 168), (1, 336), (1, 1008), (8, 56), (15, 56), (16, 224), (64, 224)):
+    for frames, side in ((1, 84), (1, 168), (1, 336), (1, 1008), (28, 28), (8, 56), (15, 56), (16, 224), (64, 224)):
         budget = BudgetClass(min_pixels=side * side, max_pixels=side * side, max_frames=64, sample_fps=30.0)
         pixels = np.random.default_rng(0).integers(0, 256, (frames, side, side, 3), dtype=np.uint8)
         still = MediaRef("image", pixels[0])

@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 
-from mmrl.data.entry_file import read_entry, read_header, temporary_files, write_entry
+from mmrl.data.entry_file import StoredEntry, read_entry, read_header, temporary_files, write_entry
 from mmrl.errors import CacheCorruptError, CacheError
 
 RECIPE = '{"kind":"video"}'
 SOURCE = {"sha256": "ab" * 32, "size": 4321}
-MEDIUM = {"grid_thw": [1, 2, 2], "timestamps_s": [0.0, 1 / 3], "source_size": [640, 480], "note": 'ü "quoted"'}
+MEDIUM = {"grid_thw": [1, 2, 2], "source_size": [640, 480], "note": 'ü "quoted"'}
+TIMES, INDICES = (0.0, 1 / 3), (0, 10)
 
 
 def frames(count=2, height=8, width=12):
@@ -25,7 +26,8 @@ def frames(count=2, height=8, width=12):
 
 
 def write(path, pixels=None):
-    return write_entry(path, frames() if pixels is None else pixels, recipe=RECIPE, source=SOURCE, medium=MEDIUM)
+    entry = StoredEntry(RECIPE, SOURCE, MEDIUM, frames() if pixels is None else pixels, TIMES, INDICES)
+    return write_entry(path, entry)
 
 
 def test_round_trip_and_size(tmp_path):
@@ -34,6 +36,7 @@ def test_round_trip_and_size(tmp_path):
     stored = read_entry(path, verify=True)
     assert size == path.stat().st_size
     assert (stored.recipe, stored.source, stored.medium) == (RECIPE, SOURCE, MEDIUM)
+    assert (stored.timestamps_s, stored.frame_indices) == (TIMES, INDICES)
     assert stored.shape == (2, 3, 8, 12)
     assert torch.equal(stored.frames_F3HW, frames())
     assert [p.name for p in path.parent.iterdir()] == ["entry.safetensors"]
@@ -44,6 +47,7 @@ def test_safetensors_reads_it(tmp_path):
     write(path)
     with safe_open(path, "pt") as file:
         assert torch.equal(file.get_tensor("frames"), frames())
+        assert file.get_tensor("timeline").tolist() == [list(TIMES), list(INDICES)]
         assert sorted(file.metadata()) == ["checksum", "medium", "recipe", "source"]
 
 
@@ -51,7 +55,7 @@ def test_header_is_read_without_pixels(tmp_path):
     path = tmp_path / "entry.safetensors"
     write(path)
     stored = read_header(path)
-    assert (stored.shape, stored.medium) == ((2, 3, 8, 12), MEDIUM)
+    assert (stored.shape, stored.medium, stored.timestamps_s) == ((2, 3, 8, 12), MEDIUM, TIMES)
 
 
 def test_same_input_same_file(tmp_path):
@@ -88,7 +92,7 @@ def test_appended_bytes_are_found_without_checksum(tmp_path):
     path = tmp_path / "entry.safetensors"
     write(path)
     path.write_bytes(path.read_bytes() + b"\0")
-    with pytest.raises(CacheCorruptError, match="576 bytes of pixels expected, 577 found"):
+    with pytest.raises(CacheCorruptError, match="608 bytes of data expected, 609 found"):
         read_entry(path, verify=False)
 
 
@@ -129,7 +133,8 @@ def test_any_entry_round_trips(tmp_path_factory, shape, times, text, seed):
     count, height, width = shape
     pixels = torch.from_numpy(np.random.default_rng(seed).integers(0, 256, (count, 3, height, width), dtype=np.uint8))
     path = tmp_path_factory.mktemp("entries") / "entry.safetensors"
-    write_entry(path, pixels, recipe=text, source=SOURCE, medium={"timestamps_s": times})
+    indices = tuple(range(7, 7 + len(times)))
+    write_entry(path, StoredEntry(text, SOURCE, MEDIUM, pixels, tuple(times), indices))
     stored = read_entry(path, verify=True)
     assert torch.equal(stored.frames_F3HW, pixels)
-    assert (stored.recipe, stored.medium["timestamps_s"]) == (text, times)
+    assert (stored.recipe, stored.timestamps_s, stored.frame_indices) == (text, tuple(times), indices)
