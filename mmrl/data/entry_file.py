@@ -1,8 +1,8 @@
 """The file of one cached medium: safetensors, its frames and their times, and a checksum over every byte.
 
     8 bytes   length of the header
-    header    {"__metadata__": {"checksum", "recipe", "source", "medium"}, "timeline": {...}, "frames": {...}}
-    data      timeline float64 (2, F): seconds and frame index of each frame of a clip, (2, 0) for a picture
+    header    {"__metadata__": {"checksum", "recipe", "source", "medium"}, "seconds": {...}, "indices", "frames"}
+    data      seconds float64 (F,) and indices int32 (F,): of each frame of a clip; (0,) for a picture
               frames uint8 (F, 3, H, W), each source frame once
 
 `checksum` is xxh3-128 over the whole file with the checksum's own 32 digits read as zeros: a flipped byte anywhere, in
@@ -35,7 +35,7 @@ _START = b'{"__metadata__":{"checksum":"'
 _CHECKSUM = slice(8 + len(_START), 8 + len(_START) + 32)
 _ZEROS = b"0" * 32
 _PREFIX = 8
-_TIMELINE = np.dtype("<f8")
+_SECONDS, _INDICES = np.dtype("<f8"), np.dtype("<i4")
 # No real header comes near this; a larger number is a damaged length field and must not become an allocation.
 _LARGEST_HEADER = 64 * 1024 * 1024
 
@@ -67,9 +67,9 @@ def write_entry(path: Path, entry: StoredEntry) -> int:
     """
     frames_F3HW = entry.frames_F3HW
     assert frames_F3HW.dtype == torch.uint8 and frames_F3HW.ndim == 4 and frames_F3HW.shape[1] == 3
-    timeline_2F = np.array([entry.timestamps_s, entry.frame_indices], dtype=_TIMELINE)
-    data = (timeline_2F.tobytes(), frames_F3HW.contiguous().reshape(-1).numpy().data)
-    head = bytearray(_header(entry, timeline_2F.shape))
+    seconds_F, indices_F = np.array(entry.timestamps_s, _SECONDS), np.array(entry.frame_indices, _INDICES)
+    data = (seconds_F.tobytes(), indices_F.tobytes(), frames_F3HW.contiguous().reshape(-1).numpy().data)
+    head = bytearray(_header(entry))
     head[_CHECKSUM] = _digest(head, data)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
@@ -142,13 +142,20 @@ def _map(path: Path, size: int) -> torch.Tensor:
         raise CacheCorruptError(f"{path}: cannot be mapped ({str(error).splitlines()[0]})") from error
 
 
-def _header(entry: StoredEntry, timeline_shape: tuple[int, ...]) -> bytes:
+def _header(entry: StoredEntry) -> bytes:
     metadata = {"checksum": _ZEROS.decode(), "recipe": entry.recipe}
     metadata |= {"source": _compact(entry.source), "medium": _compact(entry.medium)}
-    middle = math.prod(timeline_shape) * _TIMELINE.itemsize
-    timeline = {"dtype": "F64", "shape": timeline_shape, "data_offsets": [0, middle]}
-    frames = {"dtype": "U8", "shape": entry.shape, "data_offsets": [middle, middle + math.prod(entry.shape)]}
-    text = _compact({"__metadata__": metadata, "timeline": timeline, "frames": frames}).encode("ascii")
+    count, end = len(entry.timestamps_s), 0
+    assert count == len(entry.frame_indices)
+    tensors: dict[str, Any] = {}
+    for name, dtype, shape, size in (
+        ("seconds", "F64", (count,), _SECONDS.itemsize),
+        ("indices", "I32", (count,), _INDICES.itemsize),
+        ("frames", "U8", entry.shape, 1),
+    ):
+        start, end = end, end + math.prod(shape) * size
+        tensors[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+    text = _compact({"__metadata__": metadata, **tensors}).encode("ascii")
     text += b" " * (-len(text) % 8)
     assert text.startswith(_START + _ZEROS)
     return len(text).to_bytes(_PREFIX, "little") + text
@@ -177,38 +184,43 @@ def _data_start(path: Path, prefix: bytes, size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """A parsed header: everything but the data, whose sizes it has been compared with."""
+    """A parsed header: everything but the data, whose size it has been compared with. count: times that are stored."""
 
     metadata: dict[str, Any]
     shape: tuple[int, ...]
-    timeline_bytes: int
+    count: int
+
+    @property
+    def timeline_bytes(self) -> int:
+        """Size of seconds and indices, which lie before the frames."""
+        return self.count * (_SECONDS.itemsize + _INDICES.itemsize)
 
     def entry(self, timeline: bytes, pixels_N: torch.Tensor) -> StoredEntry:
-        times_F, indices_F = np.frombuffer(timeline, dtype=_TIMELINE).reshape(2, -1)
+        split = self.count * _SECONDS.itemsize
         return StoredEntry(
             **self.metadata,
             frames_F3HW=pixels_N.view(self.shape),
-            timestamps_s=tuple(times_F.tolist()),
-            frame_indices=tuple(indices_F.astype(int).tolist()),
+            timestamps_s=tuple(np.frombuffer(timeline[:split], _SECONDS).tolist()),
+            frame_indices=tuple(np.frombuffer(timeline[split:], _INDICES).tolist()),
         )
 
 
 def _parse(path: Path, head: bytes, data_bytes: int) -> _Layout:
     try:
         header = json.loads(head)
-        metadata, timeline, frames = header["__metadata__"], header["timeline"], header["frames"]
+        metadata, frames = header["__metadata__"], header["frames"]
         shape = tuple(int(length) for length in frames["shape"])
-        columns, count = (int(length) for length in timeline["shape"])
+        count = int(header["seconds"]["shape"][0])
         metadata = {
             "recipe": metadata["recipe"],
             "source": json.loads(metadata["source"]),
             "medium": json.loads(metadata["medium"]),
         }
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError) as error:
         raise CacheCorruptError(f"{path}: the header is damaged ({type(error).__name__}: {error})") from error
-    if len(shape) != 4 or shape[1] != 3 or frames["dtype"] != "U8" or columns != 2 or timeline["dtype"] != "F64":
+    if len(shape) != 4 or shape[1] != 3 or frames["dtype"] != "U8":
         raise CacheCorruptError(f"{path}: the header is damaged (frames {frames['dtype']} {list(shape)})")
-    layout = _Layout(metadata, shape, columns * count * _TIMELINE.itemsize)
+    layout = _Layout(metadata, shape, count)
     expected = layout.timeline_bytes + math.prod(shape)
     if data_bytes != expected or min(*shape, count) < 0:
         raise CacheCorruptError(f"{path}: {expected} bytes of data expected, {data_bytes} found")
