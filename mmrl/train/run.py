@@ -10,7 +10,7 @@ from mmrl.errors import ConfigError
 from mmrl.train.checkpoint import find_checkpoints
 from mmrl.train.grpo import GrpoStage
 from mmrl.train.journal import Journal
-from mmrl.train.run_folder import open_run_folder
+from mmrl.train.run_folder import only_run_in, open_run_folder
 from mmrl.train.runtime import Runtime, open_runtime, stage_data
 from mmrl.train.schedule import learning_rate, set_hyperparameters
 from mmrl.train.sft import SftStage
@@ -39,6 +39,11 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False) -
     """
     if not config.stages:
         raise ConfigError("nothing to train: `stages` is empty; add at least one {name, kind, steps, prompts_per_step}")
+    with only_run_in(Path(config.out_dir) / config.name):
+        return _train(config, resume=resume, overwrite=overwrite)
+
+
+def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
     folder, changes = open_run_folder(config, resume=resume, overwrite=overwrite)
     found = find_checkpoints(folder) if resume else []
     checkpoint = found[-1] if found else None

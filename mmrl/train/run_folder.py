@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.metadata
 import json
+import os
 import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ from mmrl.train.checkpoint import find_checkpoints
 # These belong to steps; without a checkpoint there is no step they could belong to.
 LOGS = ("metrics.jsonl", "rollouts.jsonl", "skipped.jsonl")
 STEP_FOLDERS = ("tensorboard", "reference")
+LOCK = ".lock"
 _VERSIONED = ("mmrl", "torch", "torchvision", "transformers", "deepspeed", "av", "decord", "numpy", "safetensors")
 
 
@@ -34,7 +39,7 @@ def open_run_folder(config: RunConfig, *, resume: bool, overwrite: bool = False)
     resolved = folder / "resolved.yaml"
     changes: list[str] = []
     if resolved.is_file() and overwrite:
-        shutil.rmtree(folder)
+        _empty(folder)
     elif resolved.is_file() and not resume:
         raise ConfigError(
             f"{folder} already holds a run; continue it with --resume, start over with --overwrite, "
@@ -53,6 +58,47 @@ def open_run_folder(config: RunConfig, *, resume: bool, overwrite: bool = False)
     _write_json(folder / "templates.json", template_record(config))
     _write_json(folder / "environment.json", environment())
     return folder, changes
+
+
+@contextmanager
+def only_run_in(folder: Path) -> Iterator[None]:
+    """Hold a run folder for this run; ConfigError while another run trains in it. A killed process holds nothing.
+
+    Of the processes of one run the main one holds it.
+    """
+    if os.environ.get("RANK", "0") != "0":
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(
+                f"{folder}: another process is training in this run folder; wait for it, or choose another name (name=...)"
+            ) from error
+        yield
+
+
+def is_running(folder: Path) -> bool:
+    """Whether a process holds the run folder."""
+    if not (folder / LOCK).is_file():
+        return False
+    with (folder / LOCK).open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _empty(folder: Path) -> None:
+    """Remove what a run left, except its lock, which is held."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()
 
 
 def environment() -> dict[str, Any]:

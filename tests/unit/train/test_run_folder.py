@@ -4,7 +4,7 @@ import pytest
 
 from mmrl.config.schema import RunConfig
 from mmrl.errors import ConfigError
-from mmrl.train.run_folder import open_run_folder
+from mmrl.train.run_folder import is_running, only_run_in, open_run_folder
 
 
 def config(out_dir, **more) -> RunConfig:
@@ -51,3 +51,20 @@ def test_with_a_checkpoint_everything_is_kept(tmp_path):
     leave(folder, *OF_STEPS, "checkpoints/step-000001/COMPLETE")
     open_run_folder(config(tmp_path), resume=True)
     assert [name for name in OF_STEPS if (folder / name).exists()] == list(OF_STEPS)
+
+
+def test_one_run_at_a_time_in_a_folder(tmp_path):
+    assert not is_running(tmp_path / "run")
+    with only_run_in(tmp_path / "run"):
+        assert is_running(tmp_path / "run")
+        with (
+            pytest.raises(ConfigError, match="run: another process is training in this run folder"),
+            only_run_in(tmp_path / "run"),
+        ):
+            pass
+        open_run_folder(config(tmp_path), resume=False)
+        open_run_folder(config(tmp_path), resume=False, overwrite=True)
+        assert is_running(tmp_path / "run")
+    assert not is_running(tmp_path / "run")
+    with only_run_in(tmp_path / "run"):
+        pass
