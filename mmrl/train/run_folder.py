@@ -75,7 +75,7 @@ def only_run_in(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ConfigError(
-                f"{folder}: another process is training in this run folder; wait for it, or choose another name (name=...)"
+                f"{folder}: another process is training in this run folder; wait for it, or rename this one (name=...)"
             ) from error
         yield
 
