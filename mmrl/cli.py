@@ -1,7 +1,12 @@
 """The `mmrl` command. Bodies import what they need when they run, so that `mmrl --help` answers at once.
 
-Exit codes: 0 done, 1 a problem in what was checked, 2 an error of the user's (one `error:` line, no traceback),
-130 interrupted. `mmrl train` adds the codes of mmrl.train.run.
+Exit codes, of every command:
+
+    0    done
+    1    done, and something is not as it should be: a problem that `check` found, media or rows that failed
+    2    an error of the user's: one `error:` line, no traceback
+    75   `train` was asked to stop (SIGTERM) and wrote a checkpoint; --resume goes on
+    130  interrupted by Ctrl-C
 """
 
 from __future__ import annotations
@@ -19,8 +24,8 @@ from mmrl.errors import MmrlError
 
 app = typer.Typer(
     help="Reinforcement-learning fine-tuning of vision-language models.",
+    epilog="Exit codes: 0 done, 1 problems found, 2 an error of yours, 75 stopped with a checkpoint, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich help pages cost 0.3 s of imports
 )
@@ -32,6 +37,7 @@ Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="e.g. rollout.group_size=4 stages.0.steps=10")
 ]
 CacheDir = Annotated[Path, typer.Option("--dir", help="cache folder")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 DEFAULT_CACHE = Path(".mmrl_cache")
 
 
@@ -42,7 +48,54 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
         raise typer.Exit
 
 
-@app.command()
+def _example(*lines: str) -> str:
+    """The end of a help page. The mark keeps the lines from being joined."""
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+@app.command(epilog=_example("mmrl init data/train.jsonl --model /models/Qwen2.5-VL-3B-Instruct > my.yaml"))
+def init(
+    data: Annotated[Path, typer.Argument(help="Data file or folder")],
+    model: Annotated[str | None, typer.Option(help="Model folder to write into the configuration.")] = None,
+    card: Annotated[
+        str | None, typer.Option(help="Card that reads the rows; default: the shipped one that fits.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset dictionary.")] = None,
+) -> None:
+    """Print a commented starter configuration for DATA."""
+    from mmrl.commands.starter import init_command
+
+    raise typer.Exit(init_command(data, model=model, card=card, split=split))
+
+
+@app.command(epilog=_example("mmrl check my.yaml --media all"))
+def check(
+    config: Config,
+    overrides: Overrides = None,
+    media: Annotated[Literal["all", "sample", "none"], typer.Option(help="Which media to open.")] = "sample",
+) -> None:
+    """Validate CONFIG and its data; print token counts."""
+    from mmrl import api
+
+    raise typer.Exit(api.check(config, *overrides or (), media=media))
+
+
+@app.command(epilog=_example("mmrl preprocess my.yaml --workers 16"))
+def preprocess(
+    config: Config,
+    overrides: Overrides = None,
+    rehash: Annotated[bool, typer.Option("--rehash", help="Hash every source file again.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Decoder processes; default: data.decode_workers.")] = None,
+) -> None:
+    """Store the pixels of all pictures and clips in the cache."""
+    from mmrl import api
+
+    raise typer.Exit(api.preprocess(config, *overrides or (), rehash=rehash, workers=workers))
+
+
+@app.command(
+    epilog=_example("mmrl train my.yaml rollout.group_size=4 stages.rl.steps=50", "mmrl train my.yaml --resume")
+)
 def train(
     config: Config,
     overrides: Overrides = None,
@@ -52,58 +105,57 @@ def train(
     """Fine-tune a model as CONFIG says."""
     if resume and overwrite:
         raise typer.BadParameter("--resume continues a run and --overwrite deletes it; give one of them")
-    from mmrl.config.load import load_config
+    from mmrl import api
 
-    loaded = load_config(config, overrides or ())
-    from mmrl.train.run import train as run_training
-
-    raise typer.Exit(run_training(loaded, resume=resume, overwrite=overwrite))
+    raise typer.Exit(api.train(config, *overrides or (), resume=resume, overwrite=overwrite))
 
 
-@app.command()
-def preprocess(
-    config: Config,
-    overrides: Overrides = None,
-    rehash: Annotated[bool, typer.Option("--rehash", help="Hash every source file again.")] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="Decoder processes; default: data.decode_workers.")] = None,
-) -> None:
-    """Store the pixels of all pictures and clips in the cache."""
-    from mmrl.config.load import load_config
-
-    loaded = load_config(config, overrides or ())
-    from mmrl.data.preprocess import preprocess as run_preprocess
-
-    raise typer.Exit(run_preprocess(loaded, rehash=rehash, workers=workers))
-
-
-@app.command()
-def check(
-    config: Config,
-    overrides: Overrides = None,
-    media: Annotated[Literal["all", "sample", "none"], typer.Option(help="Which media to open.")] = "sample",
-) -> None:
-    """Validate CONFIG and its data; print token counts."""
-    from mmrl.config.load import load_config
-
-    loaded = load_config(config, overrides or ())
-    from mmrl.data.check import check as run_check
-
-    raise typer.Exit(run_check(loaded, media=media))
-
-
-@app.command()
+@app.command(epilog=_example("mmrl score completions.jsonl --config my.yaml --out scored.jsonl"))
 def score(
     file: Annotated[Path, typer.Argument(help="JSONL with completion, answer, task and any other column")],
     config: Annotated[Path | None, typer.Option(help="Take the rewards from this run's YAML.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the scored rows; default: standard output.")] = None,
 ) -> None:
     """Run the rewards on stored completions."""
-    from mmrl.scoring.score_file import score_file
+    from mmrl import api
 
-    raise typer.Exit(score_file(file, config=config, out=out))
+    raise typer.Exit(api.score(file, config=config, out=out))
 
 
-@cache_app.command("ls")
+@app.command(epilog=_example("mmrl runs", "mmrl runs runs/my-run --json"))
+def runs(
+    folder: Annotated[Path, typer.Argument(help="Folder of runs, or one run")] = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """List runs: state, steps, best score, the command that goes on."""
+    from mmrl.commands.runs import runs_command
+
+    raise typer.Exit(runs_command(folder, as_json=as_json))
+
+
+@app.command("list", epilog=_example("mmrl list rewards", "mmrl list configs --json"))
+def list_(
+    kind: Annotated[
+        Literal["rewards", "methods", "families", "tasks", "datasets", "readers", "configs"],
+        typer.Argument(help="What to list"),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """List what a configuration can name."""
+    from mmrl.commands.listing import list_command
+
+    raise typer.Exit(list_command(kind, as_json=as_json))
+
+
+@app.command(epilog=_example("mmrl schema > mmrl.schema.json"))
+def schema() -> None:
+    """Print the JSON Schema of configuration files, for editors."""
+    from mmrl.commands.schema import schema_command
+
+    raise typer.Exit(schema_command())
+
+
+@cache_app.command("ls", epilog=_example("mmrl cache ls --dir .mmrl_cache"))
 def cache_ls(directory: CacheDir = DEFAULT_CACHE) -> None:
     """List the entries by recipe, with counts and sizes."""
     from mmrl.data.cache_cli import ls
@@ -111,7 +163,7 @@ def cache_ls(directory: CacheDir = DEFAULT_CACHE) -> None:
     raise typer.Exit(ls(directory))
 
 
-@cache_app.command("verify")
+@cache_app.command("verify", epilog=_example("mmrl cache verify --dir .mmrl_cache"))
 def cache_verify(directory: CacheDir = DEFAULT_CACHE) -> None:
     """Check the checksum and recipe of every entry."""
     from mmrl.data.cache_cli import verify
@@ -119,7 +171,7 @@ def cache_verify(directory: CacheDir = DEFAULT_CACHE) -> None:
     raise typer.Exit(verify(directory))
 
 
-@cache_app.command("prune")
+@cache_app.command("prune", epilog=_example("mmrl cache prune 20GB"))
 def cache_prune(
     size: Annotated[str, typer.Argument(help="Size to shrink to, e.g. 20GB; entries unused longest go first.")],
     directory: CacheDir = DEFAULT_CACHE,
@@ -130,7 +182,7 @@ def cache_prune(
     raise typer.Exit(prune(directory, size=size))
 
 
-@cache_app.command("explain")
+@cache_app.command("explain", epilog=_example("mmrl cache explain my.yaml --sample geo-17"))
 def cache_explain(
     config: Config,
     overrides: Overrides = None,

@@ -1,0 +1,65 @@
+"""What the commands do, as functions: `from mmrl import train, preprocess, check, score`.
+
+    from mmrl import train
+    train("my.yaml", "stages.0.steps=50", resume=True)
+
+Each takes the path of a YAML file and overrides, or a RunConfig made in Python, and returns the exit code of the
+command; what a command prints as an error is raised as `mmrl.errors.MmrlError`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from mmrl.config.schema import RunConfig
+
+
+def load(config: str | Path | RunConfig, *overrides: str) -> RunConfig:
+    """The checked configuration of a file, or the one given. Raises ConfigError for overrides of one given."""
+    from mmrl.config.load import load_config
+    from mmrl.errors import ConfigError
+
+    if isinstance(config, str | Path):
+        return load_config(Path(config), overrides)
+    if overrides:
+        raise ConfigError("overrides change a file's keys; a RunConfig made in Python is changed by model_copy")
+    return config
+
+
+def train(config: str | Path | RunConfig, *overrides: str, resume: bool = False, overwrite: bool = False) -> int:
+    """`mmrl train`: 0, or 75 when SIGTERM ended the run with a checkpoint."""
+    from mmrl.errors import ConfigError
+
+    if resume and overwrite:
+        raise ConfigError("resume continues a run and overwrite deletes it; give one of them")
+    loaded = load(config, *overrides)
+    from mmrl.train.run import train as run
+
+    return run(loaded, resume=resume, overwrite=overwrite)
+
+
+def preprocess(
+    config: str | Path | RunConfig, *overrides: str, rehash: bool = False, workers: int | None = None
+) -> int:
+    """`mmrl preprocess`: 0, or 1 when a medium could not be stored."""
+    loaded = load(config, *overrides)
+    from mmrl.data.preprocess import preprocess as run
+
+    return run(loaded, rehash=rehash, workers=workers)
+
+
+def check(config: str | Path | RunConfig, *overrides: str, media: Literal["all", "sample", "none"] = "sample") -> int:
+    """`mmrl check`: 0, or 1 when something would stop a run."""
+    loaded = load(config, *overrides)
+    from mmrl.data.check import check as run
+
+    return run(loaded, media=media)
+
+
+def score(file: str | Path, *, config: str | Path | None = None, out: str | Path | None = None) -> int:
+    """`mmrl score`: 0, or 1 when a row could not be scored."""
+    from mmrl.scoring.score_file import score_file
+
+    return score_file(Path(file), config=Path(config) if config else None, out=Path(out) if out else None)

@@ -1,0 +1,38 @@
+"""`mmrl list`: every name a configuration can use, without running a plug-in."""
+
+import json
+
+import pytest
+
+from mmrl.commands.listing import KINDS, list_command
+from mmrl.plugins import shipped_names
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_entry_says_what_it_is(kind):
+    entries = list(KINDS[kind]())
+    assert entries
+    assert [entry for entry in entries if not (entry.name and entry.about and entry.file)] == []
+    assert len({entry.name for entry in entries}) == len(entries)
+
+
+def test_rewards_are_the_shipped_files():
+    assert {entry.name for entry in KINDS["rewards"]()} == set(shipped_names("rewards"))
+
+
+def test_known_entries():
+    listed = {kind: {entry.name for entry in KINDS[kind]()} for kind in KINDS}
+    assert {"advantage: grpo", "advantage: rloo", "policy_loss: ppo_clip", "plugins: opo"} <= listed["methods"]
+    assert {"qwen2_vl", "qwen2_5_vl", "qwen3_vl"} <= listed["families"]
+    assert {"quadrant", "box", "segment"} <= listed["tasks"]
+    assert "easyr1" in listed["datasets"] and "pyav" in listed["readers"] and "quickstart.yaml" in listed["configs"]
+
+
+def test_table_and_json(capsys):
+    assert list_command("readers", as_json=False) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("pyav ") and "PyAV" in line for line in lines)
+    assert list_command("readers", as_json=True) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == sorted(row["name"] for row in rows)
+    assert rows[-1].keys() == {"name", "about", "file"}
