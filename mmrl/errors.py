@@ -78,11 +78,20 @@ class CheckpointError(MmrlError):
     """A checkpoint that cannot be read or does not fit this run."""
 
 
+def nearest(written: str, known: Iterable[str]) -> str | None:
+    """The known name most like a written one; None where none is near.
+
+    >>> nearest("choise", ["box_iou", "choice"])
+    'choice'
+    """
+    return next(iter(difflib.get_close_matches(written, list(known), n=1)), None)
+
+
 def did_you_mean(written: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the nearest known one; empty where none is near.
 
     >>> did_you_mean("choise", ["box_iou", "choice"])
     "; did you mean 'choice'?"
     """
-    near = difflib.get_close_matches(written, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(written, known)
+    return f"; did you mean {near!r}?" if near else ""

@@ -29,7 +29,6 @@ multiply, regularisers add up; each of the other hooks may come from one plug-in
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -38,7 +37,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mmrl.errors import PluginError
+from mmrl.errors import PluginError, did_you_mean
 from mmrl.plugins import resolve_module
 
 HOOKS = (
@@ -113,9 +112,8 @@ def _hooks_of(holder: Any, module: ModuleType, spelling: str) -> dict[str, Calla
         if name.startswith("_") or not is_own or isinstance(function, type) or name in _STATE_METHODS:
             continue
         if name not in HOOKS:
-            near = difflib.get_close_matches(name, HOOKS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"hooks: {', '.join(HOOKS)}"
-            raise PluginError(f"plug-in {spelling!r}: {name!r} is no hook ({hint}); helpers start with '_'")
+            hint = did_you_mean(name, HOOKS) or f"; hooks: {', '.join(HOOKS)}"
+            raise PluginError(f"plug-in {spelling!r}: {name!r} is no hook (helpers start with '_'){hint}")
         hooks[name] = function
     if not hooks:
         raise PluginError(f"plug-in {spelling!r} defines no hook; hooks: {', '.join(HOOKS)}")

@@ -5,7 +5,8 @@ A key is located by its dotted name: the line that wrote it, else the nearest se
 
 from __future__ import annotations
 
-import difflib
+import re
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,11 +14,12 @@ from pathlib import Path
 
 from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES
 from mmrl.config.schema import BudgetClass, DataSection, RunConfig
-from mmrl.config.tree import Node
-from mmrl.errors import PluginError
+from mmrl.config.tree import Node, Origin
+from mmrl.errors import PluginError, did_you_mean
 from mmrl.plugins import find_plugin
 
 Problems = Iterator[str]
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,10 @@ class Located:
     tree: Node
 
     def at(self, key: str, fact: str) -> str:
-        """One message: where `key` was written, and the fact with its remedy."""
+        """One message: where `key` was written, and the fact with its remedy; the fact alone where nobody wrote it."""
         loc = [int(part) if part.isdecimal() else part for part in key.split(".")]
-        return f"{self.tree.at(loc).origin}: {fact}"
+        origin = self.tree.at(loc).origin
+        return fact if origin == Origin() else f"{origin}: {fact}"
 
     def data_sections(self) -> Iterator[tuple[str, DataSection]]:
         yield "data", self.config.data
@@ -41,6 +44,20 @@ class Located:
     @property
     def has_grpo(self) -> bool:
         return any(stage.kind == "grpo" for stage in self.config.stages)
+
+
+_TREES: dict[int, Node] = {}  # of the configurations that are alive, by id: frozen sections hold nothing but keys
+
+
+def remember(config: RunConfig, tree: Node) -> None:
+    """Keep the tree that a configuration was read from for as long as the configuration lives."""
+    _TREES[id(config)] = tree
+    weakref.finalize(config, _TREES.pop, id(config), None)
+
+
+def located(config: RunConfig) -> Located:
+    """The configuration with what is known of where its keys were written: nothing for one made in Python."""
+    return Located(config, _TREES.get(id(config), Node({}, Origin())))
 
 
 def check_config(config: RunConfig, tree: Node) -> list[str]:
@@ -59,6 +76,9 @@ def check_budgets(run: Located) -> Problems:
 
 def _budget_problems(run: Located, prefix: str, budgets: dict[str, BudgetClass]) -> Problems:
     for name, budget in budgets.items():
+        if not _NAME.fullmatch(name):
+            fact = f"'{prefix}' holds the key {name!r}, which is no name of a budget class"
+            yield run.at(f"{prefix}.{name}", f"{fact}; use a letter, then letters, digits, '_' and '-'")
         pairs = [("min_pixels", "max_pixels"), ("min_frames", "max_frames"), ("min_pixels", "total_pixels")]
         for low, high in pairs:
             small, large = getattr(budget, low), getattr(budget, high)
@@ -126,9 +146,8 @@ def check_grpo_stages(run: Located) -> Problems:
             yield run.at("algorithm.updates_per_batch", f"{fact} ({stage.prompts_per_step}); {remedy}")
         for task in stage.tasks if tasks else ():
             if task not in tasks:
-                near = difflib.get_close_matches(task, tasks, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(tasks)}"
-                yield run.at(f"{key}.tasks", f"'{key}.tasks' names {task!r}, which 'rewards.tasks' lacks; {hint}")
+                hint = did_you_mean(task, tasks) or f"; known: {', '.join(tasks)}"
+                yield run.at(f"{key}.tasks", f"'{key}.tasks' names {task!r}, which 'rewards.tasks' lacks{hint}")
 
 
 def check_rollout(run: Located) -> Problems:
@@ -188,9 +207,8 @@ def _builtin_problems(run: Located, key: str, name: str, table: object) -> Probl
         if ":" in name or name.endswith(".py"):
             yield from _plugin_problems(run, key, name, kind="algorithms")
         else:
-            near = difflib.get_close_matches(name, table, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "use one of these or ./file.py:function"
-            yield run.at(key, f"key {key!r}: {name!r} is unknown (known: {', '.join(table)}); {hint}")
+            hint = did_you_mean(name, table) or "; use one of these or ./file.py:function"
+            yield run.at(key, f"key {key!r}: {name!r} is unknown (known: {', '.join(table)}){hint}")
 
 
 def _plugin_problems(run: Located, key: str, spelling: str, *, kind: str) -> Problems:

@@ -10,7 +10,6 @@ writes them, those of an override from the current folder; the loaded config hol
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -20,10 +19,11 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from mmrl.config.checks import check_config
+from mmrl.config.checks import check_config, remember
 from mmrl.config.schema import RunConfig
 from mmrl.config.tree import CoreDumper, Key, Loc, Node, apply_override, as_node, dotted, merge, read_yaml, shown
-from mmrl.errors import ConfigError
+from mmrl.config.wording import type_problem
+from mmrl.errors import ConfigError, nearest
 
 MAX_ERRORS = 20
 _NOT_SET = object()
@@ -57,6 +57,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     tree = _without_idle_best(_with_default_budgets(_with_absolute_paths(tree)))
     config = validate(tree, RunConfig)
     _raise_all(check_config(config, tree))
+    remember(config, tree)
     return config
 
 
@@ -162,8 +163,7 @@ def _translate(error: Any, *, tree: Node, section: type[BaseModel]) -> str | Non
     if error["type"] == "string_pattern_mismatch":
         allowed = "letters, digits, '.', '_' and '-', starting with a letter or digit"
         return f"{origin}: key {key!r} may hold only {allowed}, not {json.dumps(error['input'])}"
-    fact = error["msg"].removeprefix("Input ").removeprefix("should be ")
-    return f"{origin}: key {key!r} should be {fact}, not {json.dumps(error['input'], default=str)}"
+    return f"{origin}: key {key!r} {type_problem(error, keys=_keys_inside(loc, section))}"
 
 
 def _key_path(loc: Sequence[Key], tree: Node) -> Loc | None:
@@ -185,9 +185,9 @@ def _key_path(loc: Sequence[Key], tree: Node) -> Loc | None:
 def _did_you_mean(loc: Loc, section: type[BaseModel]) -> str:
     """The nearest valid key beside the wrong one, else a section that does have a key of this name."""
     known = _keys_beside(loc, section)
-    near = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.6)
+    near = nearest(str(loc[-1]), known)
     if near:
-        return f"; did you mean {dotted((*loc[:-1], near[0]))!r}?"
+        return f"; did you mean {dotted((*loc[:-1], near))!r}?"
     elsewhere = [path for path in _all_keys(section) if path[-1] == loc[-1]]
     if elsewhere:
         return f"; did you mean {dotted(elsewhere[0])!r}?"
@@ -200,6 +200,16 @@ def _keys_beside(loc: Loc, section: type[BaseModel]) -> list[str]:
         inner = _section_of(field.annotation) if field else None
         section = inner or section
     return list(section.model_fields)
+
+
+def _keys_inside(loc: Loc, section: type[BaseModel]) -> list[str]:
+    """Keys of the section that belongs at `loc`; none where a mapping of free names, a list or a scalar belongs."""
+    for key in loc[:-1]:
+        field = section.model_fields.get(str(key))
+        section = (_section_of(field.annotation) if field else None) or section
+    field = section.model_fields.get(str(loc[-1]))
+    inner = field.annotation if field else section  # a free name or a number stands for the section itself
+    return list(inner.model_fields) if isinstance(inner, type) and issubclass(inner, BaseModel) else []
 
 
 def _all_keys(section: type[BaseModel], prefix: Loc = ()) -> Iterator[Loc]:

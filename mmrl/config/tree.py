@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from mmrl.config.wording import yaml_problem
 from mmrl.errors import ConfigError
 
 Key = str | int
@@ -159,10 +160,13 @@ def parse_yaml(text: str, origin: Origin) -> Node:
         loader = _CoreLoader(text)
         root = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        at = _origin_at(origin, mark) if mark else origin
-        hint = " (indent with spaces, not tabs)" if "\\t" in (error.problem or "") else ""
-        raise ConfigError(f"{at}: not valid YAML: {error.problem or error.context}{hint}") from error
+        mark, problem = yaml_problem(error)
+        at = (
+            f"{_origin_at(origin, mark)}: not valid YAML at column {mark.column + 1}" if mark else f"{origin}: not YAML"
+        )
+        raise ConfigError(f"{at}: {problem}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{origin}: brackets are nested too deeply") from error
     except yaml.reader.ReaderError as error:
         at = Origin(origin.file, text[: error.position].count("\n") + 1) if origin.file else origin
         raise ConfigError(f"{at}: not valid YAML: character {error.character!r} is not allowed") from error
@@ -219,10 +223,17 @@ def _scalar(node: yaml.ScalarNode, at: Origin) -> Any:
     if tag == "bool":
         return text.lower() == "true"
     if tag == "int":
-        return int(text, {"0x": 16, "0o": 8}.get(text[:2], 10))
+        return _whole_number(text, at)
     if tag == "float":
         return float(text.replace(".inf", "inf").replace(".nan", "nan")) if text[-1].isalpha() else float(text)
     raise ConfigError(f"{at}: tag {node.tag!r} is not supported; write plain text, numbers, lists and mappings")
+
+
+def _whole_number(text: str, at: Origin) -> int:
+    try:
+        return int(text, {"0x": 16, "0o": 8}.get(text[:2], 10))
+    except ValueError as error:  # Python reads no number of more than 4300 digits
+        raise ConfigError(f"{at}: a number of {len(text)} digits; put text in quotes") from error
 
 
 def merge(base: Node, top: Node) -> Node:

@@ -9,7 +9,6 @@ The form follows from the names of the first two parameters:
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import typing
@@ -20,7 +19,7 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 
 from mmrl.data.sample import GeometryKind
-from mmrl.errors import ConfigError, PluginError
+from mmrl.errors import ConfigError, PluginError, did_you_mean
 from mmrl.plugins import resolve_module
 
 Form = Literal["one", "batch", "group"]
@@ -86,9 +85,8 @@ def check_options(reward: Reward, options: Mapping[str, Any], *, where: str) -> 
     accepts_any = len(known) < len(parameters)
     for name in options:
         if name not in known and not accepts_any:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ConfigError(f"{where}: unknown option {name!r}; {hint}it has: {', '.join(known) or 'none'}")
+            listed = ", ".join(known) or "none"
+            raise ConfigError(f"{where}: unknown option {name!r}; it has: {listed}{did_you_mean(name, known)}")
     missing = [n for n in known if parameters[n].default is inspect.Parameter.empty and n not in options]
     if missing:
         raise ConfigError(f"{where}: the option {missing[0]!r} must be given")

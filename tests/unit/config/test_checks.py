@@ -19,6 +19,8 @@ CASES = {  # override: the message after its place
     " 'budgets.gui.max_pixels' (4000); lower the first or raise the second",
     "budgets.image.max_frames=2": "'budgets.image.min_frames' (4) is above 'budgets.image.max_frames' (2);"
     " lower the first or raise the second",
+    "budgets={'a b': {max_frames: 9}}": "'budgets' holds the key 'a b', which is no name of a budget class; use a"
+    " letter, then letters, digits, '_' and '-'",
     "stages.a.warmup_steps=6": "'stages.0.warmup_steps' (6) is above 'stages.0.steps' (5); the rate would never be"
     " reached, lower warmup_steps",
     "rewards.tasks={}": "'stages.0.kind' is grpo but 'rewards.tasks' is empty; list the reward parts of each task",

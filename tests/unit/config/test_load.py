@@ -79,14 +79,14 @@ def test_a_shipped_card_name_stays_a_name():
         (MINIMAL + "group_size: 4\n", "a.yaml:2: key 'group_size' is unknown; did you mean 'rollout.group_size'?"),
         (
             MINIMAL + "rollout:\n  group_size: '4'\n",
-            "a.yaml:3: key 'rollout.group_size' should be a valid integer, not \"4\"",
+            "a.yaml:3: key 'rollout.group_size' should be a whole number, not \"4\"",
         ),
         (
             MINIMAL + "rollout:\n  group_size: true\n",
-            "a.yaml:3: key 'rollout.group_size' should be a valid integer, not true",
+            "a.yaml:3: key 'rollout.group_size' should be a whole number, not true",
         ),
         (MINIMAL + "rollout:\n  group_size: 0\n", "a.yaml:3: key 'rollout.group_size' should be greater than 0, not 0"),
-        (MINIMAL + "seed: .nan\n", "a.yaml:2: key 'seed' should be a valid integer, not NaN"),
+        (MINIMAL + "seed: .nan\n", "a.yaml:2: key 'seed' should be a whole number, not NaN"),
         ("seed: 1\n", "a.yaml:1: key 'model' is missing; it has no default"),
         (
             MINIMAL + "stages:\n  - name: s\n    kind: ppo\n    steps: 1\n    prompts_per_step: 1\n",
@@ -98,7 +98,7 @@ def test_a_shipped_card_name_stays_a_name():
         ),
         (
             MINIMAL + "data:\n  train:\n    - path: x\n      card: [1]\n",
-            "a.yaml:5: key 'data.train.0.card' should be a valid string, not [1]",
+            "a.yaml:5: key 'data.train.0.card' should be text, not [1]",
         ),
         (
             MINIMAL + "budgets:\n  image:\n    max_pixel: 5\n",
@@ -107,10 +107,13 @@ def test_a_shipped_card_name_stays_a_name():
         (MINIMAL + "seed: 1\nseed: 2\n", "a.yaml:3: key 'seed' is written twice (first on line 2)"),
         (
             "model:\n\tpath: m\n",
-            "a.yaml:2: not valid YAML: found character '\\t' that cannot start any token"
-            " (indent with spaces, not tabs)",
+            "a.yaml:2: not valid YAML at column 1: indent with spaces, not tabs",
         ),
-        ("model: {path: m\n", "a.yaml:2: not valid YAML: expected ',' or '}', but got '<stream end>'"),
+        (
+            "model: {path: m\n",
+            "a.yaml:2: not valid YAML at column 1: a bracket or brace is not closed,"
+            " or a comma is missing (opened on line 1)",
+        ),
         ("- 1\n", "a.yaml:1: a configuration is a mapping of keys, not a list"),
         (
             MINIMAL + "seed: !!python/name:os.system x\n",
@@ -199,13 +202,17 @@ def test_overrides_parse_as_yaml_and_create_sections():
         ("seed", "override 'seed': expected key.sub=value"),
         ("seed.a=1", "override 'seed.a=1': key 'seed' is unknown"),
         ("model.path.x=1", "override 'model.path.x=1': key 'model.path' is text (a.yaml:1), it has no keys inside"),
-        ("rollout.stop=[a", "override 'rollout.stop=[a': not valid YAML: expected ',' or ']', but got '<stream end>'"),
-        ("seed=x", "override 'seed=x': key 'seed' should be a valid integer, not \"x\""),
+        (
+            "rollout.stop=[a",
+            "override 'rollout.stop=[a': not valid YAML at column 3: a bracket or brace is not closed,"
+            " or a comma is missing (opened on line 1)",
+        ),
+        ("seed=x", "override 'seed=x': key 'seed' should be a whole number, not \"x\""),
     ],
 )
 def test_error_of_an_override_names_the_override(override, message):
     if override == "seed.a=1":
-        message = "override 'seed.a=1': key 'seed' should be a valid integer, not {\"a\": 1}"
+        message = "override 'seed.a=1': key 'seed' should be a whole number, not {\"a\": 1}"
     with pytest.raises(ConfigError) as error:
         load_config(write(Path("a.yaml"), STAGES), [override])
     assert str(error.value).splitlines()[0] == message
@@ -322,3 +329,45 @@ def test_import_is_light():
     root = Path(mmrl.__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model: m\n", "a.yaml:1: key 'model' should be a mapping with the keys path, "),
+        (MINIMAL + "data: {train: x}\n", "a.yaml:2: key 'data.train' should be a list, as in [a, b], not \"x\""),
+        (MINIMAL + "data: {train: [x]}\n", "a.yaml:2: key 'data.train.0' should be a mapping with the keys path, "),
+        (MINIMAL + "budgets: 5\n", "a.yaml:2: key 'budgets' should be a mapping of names, as in {name: ...}, not 5"),
+        (MINIMAL + "log: {console: yes}\n", "a.yaml:2: key 'log.console' should be true or false, not \"yes\""),
+        (MINIMAL + "seed: " + 5000 * "9", "a.yaml:2: a number of 5000 digits; put text in quotes"),
+        (3000 * "[", "a.yaml:1: brackets are nested too deeply"),
+    ],
+)
+def test_types_are_named_in_the_words_of_a_yaml_writer(text, message):
+    with pytest.raises(ConfigError) as error:
+        load_config(write(Path("a.yaml"), text))
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "likely"),
+    [
+        (
+            "model:\n  path: m\n seed: 1\n",
+            "3: not valid YAML at column 2",
+            "this line is not indented like its neighbours",
+        ),
+        ("a: 1\nmodel: {path: m}}\n", "2: not valid YAML at column 17", "`}` closes nothing"),
+        ("model: {path: m}\na: b: c\n", "2: not valid YAML at column 5", "a `:` too many"),
+        ("model: {path: 'm}\n", "1: not valid YAML at column 15", "a quotation mark is opened and not closed"),
+        ("model: @x\n", "1: not valid YAML at column 8", "put text that starts with `@` in quotes"),
+        ("model: {path: *x}\n", "1: not valid YAML at column 15", "`*x` stands for something marked &x"),
+        (MINIMAL + "seed 1\n", "2: not valid YAML at column 1", "a line without `key: value`"),
+        (MINIMAL + "---\nseed: 1\n", "2: not valid YAML at column 1", "a second document"),
+        ('model: {path: "a\\q"}\n', "1: not valid YAML at column 18", "a backslash in double quotes"),
+    ],
+)
+def test_bad_syntax_names_line_column_and_what_is_likely_wrong(text, place, likely):
+    with pytest.raises(ConfigError) as error:
+        load_config(write(Path("a.yaml"), text))
+    assert str(error.value).startswith(f"a.yaml:{place}: {likely}")
