@@ -3,8 +3,6 @@
 Prints the rendered prompt, its counts and positions, every medium, the answer in the dataset's space and in the
 model's, and the reward of that answer in each form a model may write it. Writes a contact sheet of the frames after
 the resize, with their timestamps and the answer drawn in. Media are opened through the run's cache.
-
-Shape letters: T prompt tokens, F frames, H/W pixels of a resized frame.
 """
 
 from __future__ import annotations
@@ -15,12 +13,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from PIL import Image, ImageDraw, ImageFont
 
 from mmrl.cli import print_error
+from mmrl.commands.sheet import Mark, contact_sheet, mark_of
 from mmrl.config.load import load_config
 from mmrl.config.schema import DataSection, DatasetSection, RunConfig
 from mmrl.data.cache import PixelCache
@@ -36,7 +31,6 @@ from mmrl.data.templates import dataset_name
 from mmrl.errors import ConfigError, DataError, MmrlError
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import processor_of
-from mmrl.scoring.geometry import convert_box, convert_point, convert_time
 from mmrl.scoring.router import Router
 from mmrl.train.sft import target_text
 
@@ -48,11 +42,6 @@ FORMS = {
     "boxed": "\\boxed{{{}}}",
     "think_boxed": "<think>I look.</think> \\boxed{{{}}}",
 }
-
-COLUMNS = 8
-LEAST_WIDTH = 140  # frames narrower than this are enlarged, so that their labels fit
-MARGIN, LABEL = 8, 18
-BACKGROUND, INK, MARK = (24, 24, 24), (235, 235, 235), (255, 64, 64)
 
 
 @dataclass(frozen=True)
@@ -216,88 +205,16 @@ def report(item: Inspected, router: Router) -> str:
 # --- contact sheet ------------------------------------------------------------------------------------------------
 
 
-def contact_sheet(item: Inspected) -> Image.Image:
-    """All frames of all media, one block of rows each, on one picture."""
-    blocks = [block(item, number) for number in range(len(item.media))]
-    width = max(picture.width for picture in blocks)
-    sheet = Image.new("RGB", (width, sum(picture.height for picture in blocks)), BACKGROUND)
-    top = 0
-    for picture in blocks:
-        sheet.paste(picture, (0, top))
-        top += picture.height
-    return sheet
-
-
-def block(item: Inspected, number: int) -> Image.Image:
-    """The frames of one medium in rows of up to COLUMNS, each with its label above."""
-    entry = item.media[number]
-    scale = -(-LEAST_WIDTH // entry.model_size[0])  # rounded up: whole pixels stay whole
-    cells = [cell(item, number, frame, scale=scale) for frame in range(len(entry.frames_F3HW))]
-    width, height = cells[0].size
-    columns = min(COLUMNS, len(cells))
-    rows = -(-len(cells) // columns)
-    size = (MARGIN + columns * (width + MARGIN), MARGIN + rows * (height + MARGIN))
-    picture = Image.new("RGB", size, BACKGROUND)
-    for place, one in enumerate(cells):
-        row, column = divmod(place, columns)
-        picture.paste(one, (MARGIN + column * (width + MARGIN), MARGIN + row * (height + MARGIN)))
-    return picture
-
-
-def cell(item: Inspected, number: int, frame: int, *, scale: int) -> Image.Image:
-    """One frame as the model sees it, enlarged by a whole factor, under its label, with the answer drawn in."""
-    entry = item.media[number]
-    pixels_HW3 = np.ascontiguousarray(entry.frames_F3HW[frame].permute(1, 2, 0).numpy())
-    picture = Image.fromarray(pixels_HW3).resize((pixels_HW3.shape[1] * scale, pixels_HW3.shape[0] * scale), 0)
-    if number == item.answer_medium:
-        draw_answer(picture, item, frame, scale=scale)
-    labelled = Image.new("RGB", (picture.width, picture.height + LABEL), BACKGROUND)
-    labelled.paste(picture, (0, LABEL))
-    stamp = f"{entry.timestamps_s[frame]:.2f} s" if entry.kind == "video" else "{} x {}".format(*entry.model_size)
-    ImageDraw.Draw(labelled).text((1, 2), f"{number}: {stamp}", INK, font=ImageFont.load_default(12))
-    return labelled
-
-
-def draw_answer(picture: Image.Image, item: Inspected, frame: int, *, scale: int) -> None:
-    """Boxes as outlines, points as circles; a frame inside a span of time gets a frame of its own."""
-    draw = ImageDraw.Draw(picture)
-    entry = item.media[number] if (number := item.answer_medium) is not None else None
-    assert entry is not None and item.kind is not None
-    for values in places(item.prepared.sample.answer):
-        if item.kind == "time":
-            if in_span(entry.timestamps_s[frame], values, item, entry):
-                draw.rectangle((0, 0, picture.width - 1, picture.height - 1), outline=MARK, width=4)
-            continue
-        place = [scale * v for v in in_model_px(values, item, entry)]
-        if item.kind == "box":
-            draw.rectangle(corners(place), outline=MARK, width=2)
-        else:
-            draw.circle(place, radius=5, outline=MARK, width=2)
-
-
-def places(answer: Any) -> list[Sequence[float]]:
-    """One place or a list of places as a list of places."""
-    return list(answer) if isinstance(answer[0], list | tuple) else [answer]
-
-
-def in_model_px(values: Sequence[float], item: Inspected, entry: MediaEntry) -> tuple[float, ...]:
-    convert = convert_box if item.kind == "box" else convert_point
-    space = item.prepared.sample.answer_space or item.processor.box_space
-    return convert(values, space, "model_px", source_size=entry.source_size, model_size=entry.model_size)
-
-
-def corners(box: Sequence[float]) -> tuple[float, float, float, float]:
-    """A box whose corners may be reversed, as a rectangle that can be drawn."""
-    x1, y1, x2, y2 = box
-    return min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)
-
-
-def in_span(time_s: float, values: Sequence[float], item: Inspected, entry: MediaEntry) -> bool:
-    """Whether a frame lies in the span (or at the moment, to half a frame's distance)."""
-    space = item.prepared.sample.answer_space or item.processor.time_space
-    times_s = convert_time(values, space, "seconds", duration_s=entry.duration_s or 0.0)
-    slack = 0.5 / entry.sample_fps if len(times_s) == 1 and entry.sample_fps else 0.0
-    return min(times_s) - slack <= time_s <= max(times_s) + slack
+def answer_marks(item: Inspected) -> list[Mark]:
+    """The answer's boxes, points or times, to be drawn on the medium they speak about."""
+    if item.kind is None or item.answer_medium is None:
+        return []
+    answer = item.prepared.sample.answer
+    places = list(answer) if isinstance(answer[0], list | tuple) else [answer]
+    space = item.prepared.sample.answer_space
+    assert space is not None  # a prepared answer says the model's space
+    entry = item.media[item.answer_medium]
+    return [mark_of(p, kind=item.kind, space=space, medium=item.answer_medium, entry=entry) for p in places]
 
 
 # --- command line -------------------------------------------------------------------------------------------------
@@ -322,7 +239,7 @@ def save_sheet(item: Inspected, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^\w.-]+", "_", f"{item.original.dataset}-{item.original.sample_id}")
     path = folder / f"{name}.png"
-    contact_sheet(item).save(path)
+    contact_sheet(item.media, answer_marks(item)).save(path)
     return path
 
 

@@ -13,6 +13,8 @@ from makers.rows import write_jsonl
 from makers.tiny_models import tiny_model_dir
 from PIL import Image
 
+from mmrl.commands.sheet import LABEL, MARGIN
+
 TOOL = Path(__file__).resolve().parents[3] / "tools" / "inspect_sample.py"
 RED = (255, 64, 64)
 
@@ -96,7 +98,7 @@ def test_the_box_is_drawn_where_the_model_has_to_point(config):
     run(config)
     pixels_HW3 = sheet(config, "box-b.png")
     red = np.argwhere((pixels_HW3 == RED).all(axis=-1))
-    top, left = tool.MARGIN + tool.LABEL, tool.MARGIN
+    top, left = MARGIN + LABEL, MARGIN
     # 112 px are shown twice as large, so the box 28 14 56 42 lies at 56 28 112 84.
     assert (red.min(axis=0) - (top, left)).tolist() == [28, 56]
     assert (red.max(axis=0) - (top, left)).tolist() == [84, 112]
@@ -111,7 +113,7 @@ def test_a_clip_shows_its_timestamps_and_marks_the_frames_of_the_span(config, ca
     assert "plain        1      (temporal_iou 1)  1 2.1" in out
     pixels_HW3 = sheet(config, "span-c.png")
     stamps = [float(part.split(" s")[0]) for part in out.split("frames: ")[1].splitlines()[0].split("), ")]
-    corners = [pixels_HW3[tool.MARGIN + tool.LABEL, tool.MARGIN + n * (168 + tool.MARGIN)] for n in range(len(stamps))]
+    corners = [pixels_HW3[MARGIN + LABEL, MARGIN + n * (168 + MARGIN)] for n in range(len(stamps))]
     assert [tuple(c) == RED for c in corners] == [1.0 <= stamp <= 2.1 for stamp in stamps]
     assert 0 < sum(1.0 <= stamp <= 2.1 for stamp in stamps) < len(stamps)
 
