@@ -10,6 +10,7 @@ import functools
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -44,7 +45,7 @@ def shipped_names(kind: str) -> tuple[str, ...]:
 def load_module(path: Path) -> ModuleType:
     """Import one file by path, under a name that can collide with nothing. Cached by path.
 
-    Raises PluginError for a file with a syntax error or an import that fails.
+    Raises PluginError, with the line of the file, for a syntax error and for whatever the file raises.
     """
     spec = importlib.util.spec_from_file_location(f"mmrl_plugin_{path.stem}_{abs(hash(path)):x}", path)
     if spec is None or spec.loader is None:
@@ -54,9 +55,14 @@ def load_module(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
-        raise PluginError(f"{error.filename}:{error.lineno}: {error.msg}") from error
+        raise PluginError(f"{error.filename or path}:{error.lineno or 1}: {error.msg}") from error
     except ImportError as error:
         raise PluginError(f"plug-in file {path} cannot be imported: {error}") from error
+    except Exception as error:  # a plug-in may raise anything
+        line = max(
+            (f.lineno or 1 for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)), default=1
+        )
+        raise PluginError(f"{path}:{line}: plug-in file raised {type(error).__name__}: {error}") from error
     return module
 
 

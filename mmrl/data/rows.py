@@ -1,4 +1,4 @@
-"""Rows of a data file by number: JSONL, JSON, Parquet and Hugging Face dataset folders, one contract.
+"""Rows of a data file by number: JSONL, JSON, Parquet, Hugging Face and LeRobot dataset folders, one contract.
 
 Rows stay where they are compact (byte offsets into a text file, Arrow buffers) and become Python objects one at a
 time, when they are asked for. Text is UTF-8, whatever the platform's codec; a byte-order mark is skipped.
@@ -10,7 +10,8 @@ import codecs
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -18,9 +19,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mmrl.config.schema import RobotSection
+from mmrl.data.lerobot import INFO, open_lerobot
 from mmrl.errors import DataError
 
-FORMATS = ".jsonl, .json (a list of objects), .parquet, or a folder written by datasets.save_to_disk"
+FORMATS = ".jsonl, .json (a list of objects), .parquet, or a folder: of datasets.save_to_disk, or of LeRobot"
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
@@ -38,14 +41,19 @@ class Rows(Protocol):
         ...
 
 
-def open_rows(path: Path, *, split: str | None = None) -> Rows:
-    """The rows of a file or folder; the format is the suffix. DataError for a missing or unknown one."""
+def open_rows(path: Path, *, split: str | None = None, robot: RobotSection | None = None) -> Rows:
+    """The rows of a file or folder; the format is the suffix. DataError for a missing or unknown one.
+
+    split: of a folder. robot: which frames of a LeRobot folder are rows; None: the defaults.
+    """
     if not path.exists():
         raise DataError(f"{path}: no such file or folder")
+    if (path / INFO).is_file():
+        return open_lerobot(path, split=split, robot=robot or RobotSection())
     if path.is_dir():
         return _open_hub_folder(path, split)
     if split is not None:
-        raise DataError(f"{path}: `split: {split}` is for Hugging Face dataset folders; this is one file, remove it")
+        raise DataError(f"{path}: `split: {split}` is for dataset folders; this is one file, remove it")
     openers = {".jsonl": _index_jsonl, ".ndjson": _index_jsonl, ".json": _index_json, ".parquet": ParquetRows.open}
     if path.suffix.lower() not in openers:
         raise DataError(f"{path}: unknown format {path.suffix!r}; known: {FORMATS}")
@@ -95,11 +103,32 @@ def _parse_object(raw: bytes, origin: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         reason = f"not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8"
         raise DataError(reason, where=origin) from error
-    except json.JSONDecodeError as error:
-        raise DataError(f"not valid JSON: {error.msg} at character {error.pos + 1}", where=origin) from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(json_problem(error), where=origin) from error
     if not isinstance(row, dict):
         raise DataError(f"a row must be a JSON object, this is a {type(row).__name__}", where=origin)
+    if b"\\ud" in raw.lower():
+        _refuse_half_characters(row, origin)
     return row
+
+
+def json_problem(error: ValueError | RecursionError) -> str:
+    """What is wrong with a text that `json` refuses."""
+    if isinstance(error, RecursionError):
+        return "brackets are nested too deeply"
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON: {error.msg} at character {error.pos + 1}"
+    return "a number with too many digits; write it as a string"
+
+
+def _refuse_half_characters(row: dict[str, Any], origin: str) -> None:
+    """DataError for text with one half of a surrogate pair: JSON can write it, no tokenizer can read it."""
+    try:
+        json.dumps(row, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        reason = f"text with half a character ({half}), left by cutting a string in the middle; mend or remove it"
+        raise DataError(reason, where=origin) from error
 
 
 def _index_jsonl(path: Path) -> TextRows:
@@ -149,6 +178,8 @@ def _list_items(text: str, path: Path) -> list[tuple[int, int]]:
             end = decoder.raw_decode(text, position)[1]
         except json.JSONDecodeError as error:
             raise DataError(f"{path.name}:{error.lineno}: not valid JSON: {error.msg}, column {error.colno}") from error
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path.name}:{_line(text, position)}: {json_problem(error)}") from error
         items.append((position, end))
         position = _after_item(text, _after_blank(text, end), path)
     rest = _after_blank(text, position + 1)
@@ -176,6 +207,28 @@ def _line(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
+@contextmanager
+def arrow_errors(name: str) -> Iterator[None]:
+    """Turn what Arrow raises for damaged files into DataError; a file that is not there passes unchanged.
+
+    Besides its own classes Arrow raises OSError for bytes it cannot decompress, ValueError (of text that is no UTF-8,
+    of JSON in the metadata) and IndexError or KeyError for tables that do not fit their schema.
+    """
+    import pyarrow
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError, LookupError, OverflowError, TypeError) as error:
+        raise DataError(f"{name}: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's message; its class where it has none."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
 @dataclass(frozen=True, eq=False)
 class ParquetRows:
     """Rows of a Parquet file. A row group is read when its first row is asked for and kept, as Arrow buffers."""
@@ -187,14 +240,13 @@ class ParquetRows:
 
     @classmethod
     def open(cls, path: Path) -> ParquetRows:
-        import pyarrow
         import pyarrow.parquet
 
-        try:
+        with arrow_errors(f"{path}: not a Parquet file"):
             file = pyarrow.parquet.ParquetFile(path)
-        except pyarrow.ArrowInvalid as error:
-            raise DataError(f"{path}: not a Parquet file: {error}") from error
-        sizes = [file.metadata.row_group(n).num_rows for n in range(file.metadata.num_row_groups)]
+            sizes = [file.metadata.row_group(n).num_rows for n in range(file.metadata.num_row_groups)]
+        if any(size < 0 for size in sizes):
+            raise DataError(f"{path}: not a Parquet file: a row group of {min(sizes)} rows")
         return cls(path, file, tuple(accumulate(sizes, initial=0)))
 
     def __len__(self) -> int:
@@ -205,9 +257,10 @@ class ParquetRows:
 
     def read(self, number: int) -> dict[str, Any]:
         group = bisect_right(self.starts, number) - 1
-        if group not in self.groups:
-            self.groups[group] = self.file.read_row_group(group)
-        return self.groups[group].slice(number - self.starts[group], 1).to_pylist()[0]
+        with arrow_errors(f"{self.origin(number)}: damaged Parquet file"):
+            if group not in self.groups:
+                self.groups[group] = self.file.read_row_group(group)
+            return self.groups[group].slice(number - self.starts[group], 1).to_pylist()[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,14 +277,16 @@ class HubFolderRows:
         return f"{self.path.name}:{number + 1}"
 
     def read(self, number: int) -> dict[str, Any]:
-        return self.table[number].to_pylist()[0]
+        with arrow_errors(f"{self.origin(number)}: damaged dataset folder"):
+            return self.table[number].to_pylist()[0]
 
 
 def _open_hub_folder(path: Path, split: str | None) -> HubFolderRows:
     import datasets
 
     try:
-        loaded = datasets.load_from_disk(str(path))
+        with arrow_errors(f"{path}: damaged dataset folder"):
+            loaded = datasets.load_from_disk(str(path))
     except FileNotFoundError as error:
         raise DataError(f"{path}: not a Hugging Face dataset folder; known formats: {FORMATS}") from error
     if isinstance(loaded, datasets.DatasetDict):
