@@ -24,6 +24,7 @@ from mmrl.config.schema import RunConfig
 from mmrl.config.tree import CoreDumper, Key, Loc, Node, apply_override, as_node, dotted, merge, read_yaml, shown
 from mmrl.config.wording import type_problem
 from mmrl.errors import ConfigError, nearest
+from mmrl.models.hub import is_hub_id
 
 MAX_ERRORS = 20
 _NOT_SET = object()
@@ -229,7 +230,8 @@ def _section_of(annotation: Any) -> type[BaseModel] | None:
 
 def _with_absolute_paths(tree: Node) -> Node:
     for pattern in _PATHS:
-        tree = _rewrite(tree, pattern, _absolute)
+        tree = _rewrite(tree, pattern, _absolute_model if pattern[0] == "model" else _absolute)
+    tree = _rewrite(tree, ("model", "chat_template"), _absolute_template)
     for pattern in _CARDS:
         tree = _rewrite(tree, pattern, _absolute_card)
     for pattern in _PLUGINS:
@@ -251,6 +253,17 @@ def _rewrite(node: Node, pattern: Loc, change: Any) -> Node:
 
 def _absolute(node: Node) -> str:
     return os.path.normpath(node.origin.folder / Path(node.value).expanduser())
+
+
+def _absolute_model(node: Node) -> str:
+    """ORG/NAME is a hub id unless a folder of that name lies beside the file; everything else is a folder."""
+    path = _absolute(node)
+    return node.value if is_hub_id(node.value) and not Path(path).exists() else path
+
+
+def _absolute_template(node: Node) -> str:
+    """A chat template with a suffix or a slash is a file; a bare word is a name."""
+    return _absolute(node) if "/" in node.value or node.value.endswith(".jinja") else node.value
 
 
 def _absolute_card(node: Node) -> str:

@@ -49,8 +49,39 @@ class BudgetClass(Section):
     sample_fps: PositiveFloat = Field(default=2.0, description="frames taken per second of a clip")
 
 
+class LoraSection(Section):
+    """Low-rank adapters: small matrices beside frozen linear layers, the only thing that is trained."""
+
+    rank: PositiveInt = Field(default=16, description="inner width of an adapter")
+    alpha: PositiveFloat = Field(default=32.0, description="an adapter's output is scaled by alpha / rank")
+    dropout: Probability = Field(default=0.0, description="share of an adapter's inputs dropped; sft stages only")
+    targets: tuple[str, ...] = Field(
+        default=("language_model",),
+        description="module groups whose linear layers get adapters, or names of layers such as q_proj or lm_head",
+    )
+    modules_to_save: tuple[str, ...] = Field(
+        default=(), description="names of modules trained whole beside the adapters, such as lm_head"
+    )
+    rslora: bool = Field(default=False, description="scale by alpha / sqrt(rank) instead")
+    seed: int = Field(default=0, description="seed of the adapters' first values")
+
+
 class ModelSection(Section):
-    path: str = Field(description="model folder in transformers format")
+    path: str = Field(description="model folder in transformers format, or a hub id (ORG/NAME)")
+    revision: str | None = Field(
+        default=None, description="branch, tag or commit of a hub id; null: main; resolved.yaml holds the commit"
+    )
+    trust_remote_code: bool = Field(default=False, description="run Python code that comes with the model")
+    quantization: Literal["nf4", "int8"] | None = Field(
+        default=None, description="load the base weights in 4 or 8 bits; needs lora and the extra mmrl[quantized]"
+    )
+    lora: LoraSection | None = Field(default=None, description="train adapters instead of the weights")
+    chat_template: str | None = Field(
+        default=None, description="a .jinja file, or one of the model's named templates; null: the model's own"
+    )
+    enable_thinking: bool | None = Field(
+        default=None, description="given to a chat template that asks for it; null: the template's default"
+    )
     dtype: Literal["float32", "bfloat16"] = Field(default="bfloat16", description="type of weights and activations")
     attention: Literal["sdpa", "eager"] = Field(default="sdpa", description="attention implementation of transformers")
     freeze: tuple[Literal["vision_tower", "projector", "language_model"], ...] = Field(
@@ -66,7 +97,7 @@ class ModelSection(Section):
 
 
 class VideoSection(Section):
-    reader: Literal["decord", "pyav", "opencv", "qwen_vl_utils"] = Field(
+    reader: Literal["decord", "pyav", "opencv", "qwen_vl_utils", "torchcodec"] = Field(
         default="pyav", description="library that decodes clips"
     )
     deadline_s: PositiveFloat = Field(
@@ -77,40 +108,84 @@ class VideoSection(Section):
     )
 
 
+class RobotSection(Section):
+    """Which frames of a LeRobot dataset folder become rows, and what a row shows of its cameras."""
+
+    frame_stride: PositiveInt = Field(default=1, description="every k-th frame of an episode is a row, from its first")
+    cameras: tuple[str, ...] = Field(
+        default=(), description="features whose frames a row shows, in this order; empty: all"
+    )
+    clip_seconds: float = Field(
+        default=0.0, ge=0, description="how far a camera's clip reaches back from the row's frame; 0: that frame alone"
+    )
+
+
 class CardSection(Section):
     """How the columns of a file become a Sample. A preset fills it; single keys may override the preset."""
 
     preset: str | None = Field(default=None, description="shipped card to start from")
-    columns: dict[str, str] = Field(
+    columns: dict[str, str | tuple[str, ...] | None] = Field(
         default_factory=dict,
-        description="sample field -> column: prompt, answer, images, videos, task, id, system, modality, demonstration",
+        description="sample field -> column: prompt, input, history, answer, answer_space, images, videos, task, id, "
+        "system, modality, demonstration. `a.b` is b inside the mapping a; of a list the one that the row has; "
+        "null: no column",
     )
     optional: tuple[str, ...] = Field(
-        default=("images", "videos", "task", "id", "system", "modality", "demonstration"),
+        default=(
+            "input",
+            "history",
+            "answer_space",
+            "images",
+            "videos",
+            "task",
+            "id",
+            "system",
+            "modality",
+            "demonstration",
+        ),
         description="sample fields whose column a row may lack; the others must be in every row",
+    )
+    roles: dict[str, str] = Field(
+        default_factory=dict, description="a tool's name of a role -> system, user or assistant ({human: user})"
+    )
+    answer_from_demonstration: bool = Field(
+        default=False, description="a row without an answer has its demonstration (the last assistant turn) as answer"
     )
     placeholders: Literal["inline", "leading"] = Field(
         default="inline",
         description="inline: the user's text says where each medium goes; leading: all media come first",
     )
-    image_placeholder: str | None = Field(
-        default="<image>", description="text that stands for an image; null: no such text"
+    image_placeholder: str | tuple[str, ...] | None = Field(
+        default="<image>",
+        description="text that stands for an image, or several such; with {path} in it the text names the image "
+        "itself (<img>{path}</img>); null: no such text, images come first",
     )
-    video_placeholder: str | None = Field(
-        default="<video>", description="text that stands for a clip; null: no such text"
+    video_placeholder: str | tuple[str, ...] | None = Field(
+        default="<video>", description="the same for a clip; null: no such text, clips come first"
     )
     geometry_placeholder: str | None = Field(
-        default=None, description="text that stands for a box, point or time in a prompt"
+        default=None, description="text that stands for a box, point or time in a conversation"
     )
     geometry_column: str | None = Field(
         default=None, description="column with the numbers behind the geometry placeholders"
     )
+    geometry_medium_column: str | None = Field(
+        default=None, description="column with the image (from 0) each of them lies in; null: the row's first medium"
+    )
     geometry_kind: Literal["box", "point", "time"] = Field(default="box", description="what the geometry column holds")
+    text_placeholder: str | None = Field(
+        default=None, description="text that stands for words kept in a column (a thing's name)"
+    )
+    text_column: str | None = Field(default=None, description="column with the words behind the text placeholders")
     answer_space: str | None = Field(default=None, description="original_px, model_px, 0..N or seconds")
+    spaces: dict[str, str] = Field(
+        default_factory=dict, description="a tool's name of a space in the answer_space column -> ours"
+    )
     task: str | None = Field(default=None, description="task of every row, where no column says it")
     modality: str | None = Field(
         default=None, description="budget class of every row; null: image or video by its media"
     )
+    robot: RobotSection = Field(default_factory=RobotSection, description="for LeRobot dataset folders")
 
     @model_serializer(mode="wrap")
     def _keys_beside_a_preset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -127,12 +202,17 @@ class DatasetSection(Section):
     root: str | None = Field(
         default=None, description="folder relative media paths start from; null: the data file's folder"
     )
+    source_fps: PositiveFloat | None = Field(
+        default=None, description="frames per second of clips given as frame files, where their row does not say it"
+    )
     weight: PositiveFloat = Field(default=1.0, description="share or odds of this dataset, see `data.mixture`")
     budgets: dict[str, BudgetClass] = Field(default_factory=dict, description="overrides of the run's budgets")
     system_prompt: str | None = Field(
-        default=None, description="system turn of rows without one; before the data section's"
+        default=None, description="system turn of rows without one, or a shipped template's; before the data section's"
     )
-    user_template: str | None = Field(default=None, description="text with {prompt}; applied to the user's text parts")
+    user_template: str | None = Field(
+        default=None, description="name of a shipped template, text with {prompt}, or Jinja with {{ prompt }}"
+    )
     task_templates: dict[str, str] = Field(default_factory=dict, description="user_template per task")
     max_samples: PositiveInt | None = Field(default=None, description="stop after this many good rows")
 
@@ -145,8 +225,13 @@ class DataSection(Section):
         description="concat: each row once an epoch; weights: drawn by weight; shares: fixed part of each batch",
     )
     shuffle: bool = Field(default=True, description="a new seeded order each epoch; false: file order")
-    system_prompt: str | None = Field(default=None, description="system turn of rows without one")
-    user_template: str | None = Field(default=None, description="text with {prompt}; applied to the last user turn")
+    system_prompt: str | None = Field(
+        default=None,
+        description="system turn of rows without one: text, or the name of a shipped template that has one",
+    )
+    user_template: str | None = Field(
+        default=None, description="name of a shipped template, text with {prompt}, or Jinja with {{ prompt }}"
+    )
     task_templates: dict[str, str] = Field(default_factory=dict, description="user_template per task")
     max_prompt_tokens: PositiveInt = Field(default=8192, description="longest prompt, media tokens included")
     too_long: Literal["error", "skip", "shrink"] = Field(
@@ -163,6 +248,10 @@ class DataSection(Section):
         default=0.05, description="share of a dataset's rows that may be left out before the run stops"
     )
     video: VideoSection = Field(default_factory=VideoSection, description="how clips are opened")
+    pdf_dpi: PositiveInt = Field(default=144, description="pixels per inch at which pages of PDFs are drawn")
+    allow_urls: bool = Field(
+        default=False, description="fetch media named by http(s) URLs, once, into the cache; false: such a row is bad"
+    )
     decode_workers: NonNegativeInt = Field(default=0, description="decoder processes; 0: one per core")
 
 

@@ -15,12 +15,21 @@ from rich.progress import track
 from mmrl.config.schema import RunConfig
 from mmrl.data.cache import PixelCache, Request
 from mmrl.data.entry_file import SUFFIX, StoredEntry, read_entry, read_header
-from mmrl.data.fingerprint import Fingerprint, Remembered, append_line, hash_file, read_index, stamp_of
+from mmrl.data.fingerprint import (
+    Fingerprint,
+    Remembered,
+    append_line,
+    hash_file,
+    read_index,
+    remembered_source,
+    stamp_of,
+)
 from mmrl.data.preprocess import data_sections, distinct_media
 from mmrl.data.recipe import Recipe, differences
 from mmrl.data.skipped import SkippedLog
+from mmrl.data.source import source_name
 from mmrl.errors import CacheCorruptError, CacheError, CacheRecipeError, ConfigError, MediaError
-from mmrl.models.families import load_geometry
+from mmrl.models.load import geometry_of
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -70,7 +79,7 @@ def verify(folder: Path) -> int:
             problems.append(str(error))
     sources = list(_current_sources(folder / PixelCache.INDEX))
     for line in track(sources, "sources", console=Console(stderr=True)):
-        found = hash_file(line.path)
+        found = hash_file(remembered_source(line.path))
         if found != line.sha256:
             append_line(folder / PixelCache.INDEX, Remembered(line.path, line.stamp, found))
             problems.append(f"{line.path}: its content changed, its size and time did not; run `mmrl preprocess`")
@@ -140,16 +149,14 @@ def explain(config: RunConfig, *, sample: str | None = None) -> int:
 def misses(config: RunConfig, *, sample: str | None = None) -> Iterator[tuple[str, str | None]]:
     """(name of a medium, None for a hit or the reason of its miss), opening none."""
     cache = PixelCache(Path(config.cache.dir), on_miss="error", verify="always")
-    geometry = load_geometry(config.model.path)
+    geometry = geometry_of(config.model)
     stored = _by_content(cache.folder)
     past = _past_contents(cache.folder / PixelCache.INDEX)
     for data in data_sections(config):
         skipped = SkippedLog(None, max_fraction=data.max_skipped_fraction)
         for medium in distinct_media(config, data, skipped=skipped, sample_id=sample):
             job = medium.job(config, geometry)
-            name = (
-                f"{medium.sample.where}: {job.ref.source if isinstance(job.ref.source, Path) else 'pixels in memory'}"
-            )
+            name = f"{medium.sample.where}: {source_name(job.ref)}"
             try:
                 request = cache.request(job, data.video)
                 yield name, explain_miss(request, stored, past)
@@ -205,7 +212,7 @@ def _current_sources(index: Path) -> Iterator[Remembered]:
     latest = {(line.path, line.stamp): line for line in read_index(index)}
     for line in latest.values():
         with contextlib.suppress(MediaError):  # gone since: nothing to check
-            if stamp_of(line.path) == line.stamp:
+            if stamp_of(remembered_source(line.path)) == line.stamp:
                 yield line
 
 

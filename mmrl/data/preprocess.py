@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -30,7 +29,7 @@ from mmrl.data.readers import SampleSet, read_datasets
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import SkippedLog
 from mmrl.errors import MediaError
-from mmrl.models.families import load_geometry
+from mmrl.models.load import geometry_of
 
 FAILURES = "failures.jsonl"
 
@@ -88,7 +87,7 @@ def preprocess(config: RunConfig, *, rehash: bool = False, workers: int | None =
     folder.mkdir(parents=True, exist_ok=True)
     cache = PixelCache(folder, verify=config.cache.verify, rehash=rehash)
     cache.remove_stale_temporaries()
-    geometry = load_geometry(config.model.path)
+    geometry = geometry_of(config.model)
     started = time.monotonic()
     with (folder / FAILURES).open("w", encoding="utf-8") as failures, _progress(console) as progress:
         run = _Run(config, cache, geometry, progress, failures)
@@ -109,9 +108,9 @@ def data_sections(config: RunConfig) -> list[DataSection]:
 def distinct_media(
     config: RunConfig, data: DataSection, *, skipped: SkippedLog, sample_id: str | None = None
 ) -> list[Medium]:
-    """Each (file, kind, budget) once, in the order of the rows; of one sample only, if its id is given.
+    """Each (file, part of it, kind, budget) once, in the order of the rows; of one sample only, if its id is given.
 
-    Pixels in memory are told apart later, when they are hashed.
+    Bytes and pixels in rows and clips of frame files are told apart later, when they are hashed.
     """
     seen: set[tuple] = set()
     media = []
@@ -121,9 +120,9 @@ def distinct_media(
             continue
         for number, ref in enumerate(sample.media):
             budget = resolve_budget(config, section, sample, ref)
-            name = () if isinstance(ref.source, np.ndarray) else (ref.source, ref.kind, budget)
-            if not name or name not in seen:
-                seen.add(name)
+            name = (ref.source, ref.kind, budget, ref.start_s, ref.end_s) if ref.has_name else None
+            if name is None or name not in seen:
+                seen.update([] if name is None else [name])
                 media.append(Medium(samples, section, row, number))
     return media
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from mmrl.data.budget import VideoRule, VisionGeometry
 from mmrl.errors import ConfigError
+from mmrl.models.hub import remedy
 
 ModuleGroup = Literal["vision_tower", "projector", "language_model"]
 
@@ -118,6 +119,7 @@ class FamilyProcessor:
     eos_ids: tokens that end a completion; the first one is the end of a turn.
     banned_ids: vision tokens and ids without a token; never an end token. Sorted.
     box_space, time_space: the family's, unless the run overrides them (dataclasses.replace).
+    enable_thinking: what the chat template is told; None: nothing, so that its own default holds.
     """
 
     folder: Path
@@ -136,6 +138,7 @@ class FamilyProcessor:
     banned_ids: tuple[int, ...]
     box_space: str
     time_space: str
+    enable_thinking: bool | None = None
 
     def encode_text(self, text: str) -> list[int]:
         """Ids of plain text. `<|im_end|>` typed by somebody becomes several ordinary tokens."""
@@ -149,13 +152,18 @@ class FamilyProcessor:
 
     def apply_template(self, conversation: Sequence[Mapping[str, Any]]) -> str:
         """The conversation (role, content parts of type text, image, video) as one string, ready for a reply."""
+        told = {} if self.enable_thinking is None else {"enable_thinking": self.enable_thinking}
         return self.tokenizer.apply_chat_template(
-            list(conversation), chat_template=self.chat_template, tokenize=False, add_generation_prompt=True
+            list(conversation), chat_template=self.chat_template, tokenize=False, add_generation_prompt=True, **told
         )
 
 
-def load_processor(folder: Path | str) -> FamilyProcessor:
+def load_processor(
+    folder: Path | str, *, chat_template: str | None = None, trust_remote_code: bool = False
+) -> FamilyProcessor:
     """Read a model folder in transformers format. Raises ConfigError naming the folder and what is missing.
+
+    chat_template: a .jinja file, or one of the folder's named templates; None: its default one.
 
     Needs config.json; tokenizer files; a chat template (chat_template.jinja, chat_template.json or in
     tokenizer_config.json); processor_config.json or preprocessor_config.json.
@@ -165,7 +173,7 @@ def load_processor(folder: Path | str) -> FamilyProcessor:
     config = _read_json(source)
     family = _family_of(config, source=source)
     vocab_size = _required(config.get("text_config", config), "vocab_size", source=source)
-    tokenizer = _load_tokenizer(folder)
+    tokenizer = _load_tokenizer(folder, trust_remote_code=trust_remote_code)
     eos_ids = _eos_ids(config, folder=folder, tokenizer=tokenizer)
     pad_id = tokenizer.pad_token_id
     special_ids = _special_ids(tokenizer)
@@ -175,7 +183,7 @@ def load_processor(folder: Path | str) -> FamilyProcessor:
         geometry=_geometry(family, config, folder=folder),
         tokenizer=tokenizer,
         encoder=_encoder_without_specials(tokenizer),
-        chat_template=_chat_template(folder, tokenizer=tokenizer),
+        chat_template=_chat_template(folder, tokenizer=tokenizer, chosen=chat_template),
         special_ids=special_ids,
         special_pattern=_special_pattern(special_ids),
         vocab_size=vocab_size,
@@ -201,7 +209,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"{path.parent}: {path.name} is missing; is this a model folder?") from None
+        raise ConfigError(f"{path.parent}: {path.name} is missing; {remedy(path.parent)}") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid JSON ({error})") from error
     except OSError as error:
@@ -283,12 +291,14 @@ def _total_pixels_qwen3(clips: Mapping[str, Any], factor: int, unit: int) -> int
 _DEFAULT_TOTAL_PIXELS = {"qwen2": _total_pixels_qwen2, "qwen3": _total_pixels_qwen3}
 
 
-def _load_tokenizer(folder: Path) -> Any:
+def _load_tokenizer(folder: Path, *, trust_remote_code: bool) -> Any:
     from transformers import AutoTokenizer
 
     if not any((folder / name).exists() for name in ("tokenizer.json", "vocab.json")):
-        raise ConfigError(f"{folder}: the tokenizer is missing (tokenizer.json, or vocab.json with merges.txt)")
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        raise ConfigError(
+            f"{folder}: the tokenizer is missing (tokenizer.json, or vocab.json with merges.txt); {remedy(folder)}"
+        )
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
 
 
 def _encoder_without_specials(tokenizer: Any) -> TextEncoder:
@@ -311,15 +321,32 @@ def _special_pattern(special_ids: Mapping[str, int]) -> re.Pattern[str]:
     return re.compile(f"({'|'.join(map(re.escape, sorted(special_ids, key=len, reverse=True)))})")
 
 
-def _chat_template(folder: Path, *, tokenizer: Any) -> str:
-    if tokenizer.chat_template:
-        return tokenizer.chat_template
+def _chat_template(folder: Path, *, tokenizer: Any, chosen: str | None) -> str:
+    """The text of the template: of the chosen file or name, else the folder's default."""
+    if chosen is not None and chosen.endswith(".jinja"):
+        try:
+            return Path(chosen).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"model.chat_template {chosen}: cannot be read ({error})") from error
+    own = _own_templates(folder, tokenizer=tokenizer)
+    name = chosen or "default"
+    if name not in own:
+        listed = ", ".join(own)
+        raise ConfigError(f"{folder}: no chat template named {name!r} (it has: {listed}); set model.chat_template")
+    return own[name]
+
+
+def _own_templates(folder: Path, *, tokenizer: Any) -> Mapping[str, str]:
+    """Name -> text of the templates in a model folder; most have one, which is called `default`."""
+    found = tokenizer.chat_template
     separate = folder / "chat_template.json"
-    if not separate.exists():
+    if not found and separate.exists():
+        found = _read_json(separate)["chat_template"]
+    if not found:
         raise ConfigError(
             f"{folder}: no chat template (chat_template.jinja, chat_template.json or in tokenizer_config.json)"
         )
-    return _read_json(separate)["chat_template"]
+    return {"default": found} if isinstance(found, str) else found
 
 
 def _eos_ids(config: Mapping[str, Any], *, folder: Path, tokenizer: Any) -> tuple[int, ...]:

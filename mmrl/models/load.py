@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.config.schema import ModelSection
+from mmrl.data.budget import VisionGeometry
 from mmrl.errors import ConfigError
-from mmrl.models.families import FamilyProcessor, load_processor
+from mmrl.models.families import FamilyProcessor, load_geometry, load_processor
 from mmrl.models.freeze import freeze
+from mmrl.models.hub import model_folder
+from mmrl.models.lora import adapter_base, add_adapter, load_adapter
+from mmrl.models.quantize import quantization_config
+from mmrl.models.trained_with import checkpoint_settings
 
 # What a model folder holds besides weights and configuration.
 _PROCESSOR_FILES = (
@@ -19,21 +24,28 @@ _PROCESSOR_FILES = (
     "merges.txt",
     "added_tokens.json",
     "special_tokens_map.json",
-    "chat_template*",
     "*processor_config.json",
 )
+_CHAT_TEMPLATE = "chat_template.jinja"
 _LOADING_FAULTS = ("missing_keys", "unexpected_keys", "mismatched_keys")
 
 
 def load_policy(section: ModelSection) -> tuple[Any, FamilyProcessor]:
-    """The model, ready to train (train mode, frozen groups, gradient checkpointing), and its processor.
+    """The model, ready to train (train mode, what is trained chosen, gradient checkpointing), and its processor.
 
-    Raises ConfigError for a folder that is no model of a known family, and for weights that do not fit: transformers
-    would fill them with random numbers and warn.
+    `section.path` may be the folder of a LoRA adapter: its base is loaded, and with `section.lora` the adapter is
+    trained further. Raises ConfigError for a folder that is no model of a known family, and for weights that do not
+    fit: transformers would fill them with random numbers and warn.
     """
     processor = processor_of(section)
-    model = load_weights(section)
-    freeze(model, section.freeze, family=processor.family)
+    model, adapter = _load_base(section)
+    if section.lora is None:
+        _refuse_adapter(section, adapter)
+        freeze(model, section.freeze, family=processor.family)
+    elif adapter is not None:
+        load_adapter(model, adapter, lora=section.lora)
+    else:
+        add_adapter(model, section.lora, section=section, family=processor.family)
     if section.gradient_checkpointing:
         # The non-reentrant kind: the other one gives no gradient where a block's input needs none (a frozen tower).
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -41,41 +53,97 @@ def load_policy(section: ModelSection) -> tuple[Any, FamilyProcessor]:
     return model, processor
 
 
-def processor_of(section: ModelSection) -> FamilyProcessor:
-    """The processor of the section's folder, writing places in the section's spaces where it names any."""
-    spaces = {"box_space": section.box_space, "time_space": section.time_space}
-    return dataclasses.replace(load_processor(section.path), **{name: space for name, space in spaces.items() if space})
-
-
 def load_weights(section: ModelSection) -> Any:
-    """The transformers model alone, in eval mode, as `section` says: type and attention."""
+    """The transformers model in eval mode, as `section` says; the folder of an adapter gives base and adapter."""
+    model, adapter = _load_base(section)
+    if adapter is not None:
+        load_adapter(model, adapter)
+    return model.eval()
+
+
+def processor_of(section: ModelSection) -> FamilyProcessor:
+    """The processor of the section's model, writing places and told of thinking as the section says.
+
+    Where the section says nothing, the settings saved with a trained model hold (its chat template among them), then
+    the family's. An adapter's processor is its base's.
+    """
+    folder, adapter = _folders(section, weights=False)
+    saved = checkpoint_settings(adapter or folder)
+    template = section.chat_template
+    if adapter is not None and template is None and (adapter / _CHAT_TEMPLATE).is_file():
+        template = str(adapter / _CHAT_TEMPLATE)
+    processor = load_processor(folder, chat_template=template, trust_remote_code=section.trust_remote_code)
+    changes = {}
+    for name in ("box_space", "time_space", "enable_thinking"):
+        said = getattr(section, name)
+        changes[name] = said if said is not None else getattr(saved or processor, name)
+    if changes["enable_thinking"] is not None and "enable_thinking" not in processor.chat_template:
+        raise ConfigError(
+            f"model.enable_thinking is {changes['enable_thinking']}, but the chat template of {section.path} does not "
+            "ask for it; set it to null, or name another model.chat_template"
+        )
+    return dataclasses.replace(processor, **changes)
+
+
+def geometry_of(section: ModelSection) -> VisionGeometry:
+    """All that opening media needs of the section's model; no weights and no tokenizer are read."""
+    return load_geometry(_folders(section, weights=False)[0])
+
+
+def _folders(section: ModelSection, *, weights: bool) -> tuple[Path, Path | None]:
+    """The folder of the model, and that of the adapter where `section.path` names one (the model is then its base)."""
+    folder = model_folder(section, weights=weights)
+    base = adapter_base(folder)
+    if base is None:
+        return folder, None
+    return model_folder(section.model_copy(update=dataclasses.asdict(base)), weights=weights), folder
+
+
+def _load_base(section: ModelSection) -> tuple[Any, Path | None]:
+    """The transformers model in eval mode, without adapter, of the section's type, attention and quantization.
+
+    Also the folder of the adapter that `section.path` names, or None.
+    """
     import torch
     from transformers import AutoModelForImageTextToText
 
+    folder, adapter = _folders(section, weights=True)
     loaded: Any = AutoModelForImageTextToText.from_pretrained(
-        section.path,
+        folder,
         dtype=getattr(torch, section.dtype),
         attn_implementation=section.attention,
+        quantization_config=quantization_config(section),
+        trust_remote_code=section.trust_remote_code,
         local_files_only=True,
         output_loading_info=True,
     )
     model, info = loaded
     problems = [f"{kind.replace('_', ' ')}: {_listed(info[kind])}" for kind in _LOADING_FAULTS if info.get(kind)]
     if problems:
-        raise ConfigError(f"{section.path}: the weights do not fit the model; {'; '.join(problems)}")
-    return model
+        raise ConfigError(f"{folder}: the weights do not fit the model; {'; '.join(problems)}")
+    return model, adapter
 
 
-def save_model(model: Any, processor_source_dir: Path | str, out_dir: Path | str) -> None:
+def _refuse_adapter(section: ModelSection, adapter: Path | None) -> None:
+    if adapter is not None:
+        raise ConfigError(
+            f"{section.path} is a LoRA adapter; set model.lora to train it further, or merge it into its base with "
+            "tools/merge_lora.py"
+        )
+
+
+def save_model(model: Any, processor: FamilyProcessor, out_dir: Path | str) -> None:
     """Write an ordinary model folder: weights under the base model's own keys, tokenizer and processor files copied.
 
-    `from_pretrained` of the model, the tokenizer and the processor read it, and so does `load_policy`.
+    `from_pretrained` of the model, the tokenizer and the processor read it, and so does `load_policy`. Of a model with
+    a LoRA adapter only the adapter is written, in peft's own format. The chat template is the one that was used.
     """
     out_dir = Path(out_dir)
     model.save_pretrained(out_dir)
     for pattern in _PROCESSOR_FILES:
-        for path in sorted(Path(processor_source_dir).glob(pattern)):
+        for path in sorted(processor.folder.glob(pattern)):
             shutil.copyfile(path, out_dir / path.name)
+    (out_dir / _CHAT_TEMPLATE).write_text(processor.chat_template, encoding="utf-8")
 
 
 def _listed(keys: Any) -> str:

@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import torch
+from safetensors.torch import load_file, save_file
+
+from mmrl.algorithms.batch import MicroBatch
 from mmrl.config.schema import StageSection
-from mmrl.models.load import load_policy, save_model
-from mmrl.models.logprobs import LogprobModule
+from mmrl.models.families import FamilyProcessor
+from mmrl.models.load import load_weights, save_model
+from mmrl.models.logprobs import LogprobModule, LogprobResult, token_logprobs
+from mmrl.models.trained import swapped, trained_tensors
 from mmrl.train import distributed
 from mmrl.train.runtime import Runtime
 
+Reference = Callable[..., LogprobResult]
+_ADAPTERS = "adapters.safetensors"
 
-def open_reference(run: Runtime, section: StageSection) -> LogprobModule:
-    """Load `reference/<stage>` of the run folder, writing it first when the stage has not begun before.
+
+@dataclass(frozen=True)
+class AdapterReference:
+    """The policy's own model with the adapters it had when the stage began: no second copy of the model.
+
+    In a run's first stage those adapters change nothing yet, so the reference is the base model.
+    """
+
+    policy: torch.nn.Module
+    adapters: dict[str, torch.Tensor]
+
+    def __call__(self, micro: MicroBatch, processor: FamilyProcessor, **options: Any) -> LogprobResult:
+        with torch.no_grad(), swapped(self.policy, self.adapters):
+            return token_logprobs(self.policy, micro, processor, **options)
+
+
+def open_reference(run: Runtime, section: StageSection) -> Reference:
+    """The reference kept in `reference/<stage>` of the run folder, which is written when the stage first begins.
 
     A resumed run finds the folder and so compares with the same policy as the run it continues.
     """
@@ -21,14 +48,20 @@ def open_reference(run: Runtime, section: StageSection) -> LogprobModule:
     if distributed.is_main() and not folder.is_dir():
         _write_whole(run, folder)
     distributed.barrier()
-    frozen = run.config.model.model_copy(update={"path": str(folder), "gradient_checkpointing": False, "freeze": ()})
-    model, _ = load_policy(frozen)
-    return LogprobModule(model.to(distributed.device()).requires_grad_(False).eval())
+    if run.config.model.lora is not None:
+        device = distributed.device()
+        return AdapterReference(run.policy, {n: t.to(device) for n, t in load_file(folder / _ADAPTERS).items()})
+    model = load_weights(run.config.model.model_copy(update={"path": str(folder)}))
+    return LogprobModule(model.to(distributed.device()).requires_grad_(False))
 
 
 def _write_whole(run: Runtime, folder: Path) -> None:
     building = folder.with_name(f".building-{folder.name}")
     shutil.rmtree(building, ignore_errors=True)
     building.parent.mkdir(parents=True, exist_ok=True)
-    save_model(run.policy, run.processor.folder, building)
+    if run.config.model.lora is not None:
+        building.mkdir()
+        save_file(trained_tensors(run.policy), building / _ADAPTERS)
+    else:
+        save_model(run.policy, run.processor, building)
     building.rename(folder)

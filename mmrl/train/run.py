@@ -7,6 +7,7 @@ from typing import Protocol
 
 from mmrl.config.schema import RunConfig, StageSection
 from mmrl.errors import ConfigError
+from mmrl.models.hub import pinned
 from mmrl.train.checkpoint import find_checkpoints
 from mmrl.train.grpo import GrpoStage
 from mmrl.train.journal import Journal
@@ -44,6 +45,7 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False) -
 
 
 def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
+    config = config.model_copy(update={"model": pinned(config.model)})
     folder, changes = open_run_folder(config, resume=resume, overwrite=overwrite)
     found = find_checkpoints(folder) if resume else []
     checkpoint = found[-1] if found else None

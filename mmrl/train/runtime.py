@@ -19,6 +19,7 @@ from mmrl.data.skipped import SkippedLog
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import load_policy
 from mmrl.models.logprobs import LogprobModule
+from mmrl.models.trained_with import trained_with, write_trained_with
 from mmrl.rollout.hf_engine import HfEngine
 from mmrl.rollout.types import Engine
 from mmrl.scoring.router import Router
@@ -105,6 +106,8 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
     distributed.start_processes()
     model, processor = load_policy(config.model.model_copy(update={"path": str(model_path)}))
     model.to(distributed.device())
+    if distributed.is_main():
+        write_trained_with(trained_with(config, processor, policy_version=0), folder)
     optimizer = build_optimizer(model, config.train)
     trainer = distributed.build_engine(LogprobModule(model), optimizer, model_section=config.model, train=config.train)
     return Runtime(

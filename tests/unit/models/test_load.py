@@ -51,7 +51,7 @@ def test_a_saved_model_has_the_keys_of_its_base_and_loads_everywhere(family: str
     model, processor = load_policy(section(base))
     with torch.no_grad():
         model.lm_head.weight.add_(1.0)
-    save_model(model, processor.folder, tmp_path / "saved")
+    save_model(model, processor, tmp_path / "saved")
     again, _ = load_policy(section(tmp_path / "saved"))
 
     saved, original = (load_file(folder / "model.safetensors") for folder in (tmp_path / "saved", base))
@@ -69,7 +69,7 @@ def test_a_base_that_names_its_weights_otherwise_keeps_its_names(tmp_path: Path)
     earlier = load_file(base / "model.safetensors").keys()
     save_file(modules, base / "model.safetensors", metadata={"format": "pt"})
     model, processor = load_policy(section(base))
-    save_model(model, processor.folder, tmp_path / "saved")
+    save_model(model, processor, tmp_path / "saved")
 
     assert modules.keys() != earlier
     assert load_file(tmp_path / "saved" / "model.safetensors").keys() == modules.keys()
