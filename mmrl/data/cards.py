@@ -6,22 +6,29 @@ that can be wrong with a row is found here, by the same code for every format, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from mmrl.config.load import read_section
 from mmrl.config.schema import CardSection
+from mmrl.data.conversation import ROLES, Tokens, Turn, cut, is_messages, read_turns, single_reply, split_reply
+from mmrl.data.locate import MediaRules
 from mmrl.data.media_cell import read_media_cell
-from mmrl.data.placeholders import Filler, check_counts, split_text
-from mmrl.data.sample import GeometryPart, MediaKind, MediaRef, Message, Sample
+from mmrl.data.placeholders import PATH, Filler, check_counts, media_in_front
+from mmrl.data.sample import GeometryPart, MediaKind, MediaRef, Message, Part, Sample, TextPart
 from mmrl.data.templates import Templates, apply_templates, join_text
 from mmrl.errors import ConfigError, DataError, did_you_mean
 from mmrl.plugins import shipped_dir
 
-FIELDS = ("prompt", "answer", "images", "videos", "task", "id", "system", "modality", "demonstration")
-_ROLES = ("system", "user", "assistant")
+FIELDS = (
+    *("prompt", "input", "history", "answer", "answer_space", "images", "videos"),
+    *("task", "id", "system", "modality", "demonstration"),
+)
+# These are common names of columns that mean something else, so they are read only where a card maps them.
+_ONLY_MAPPED = ("input", "history")
 _MEDIA: dict[MediaKind, str] = {"image": "images", "video": "videos"}
 
 
@@ -62,11 +69,23 @@ def _check_card(card: CardSection) -> None:
             if name not in FIELDS:
                 hint = did_you_mean(name, FIELDS)
                 raise ConfigError(f"card.{key}: unknown sample field {name!r}; known: {', '.join(FIELDS)}{hint}")
-    tokens = [t for t in (card.image_placeholder, card.video_placeholder, card.geometry_placeholder) if t is not None]
+    _check_placeholders(card)
+    for written, role in card.roles.items():
+        if role not in ROLES:
+            raise ConfigError(f"card.roles: {written!r} stands for {role!r}; a role is one of {', '.join(ROLES)}")
+
+
+def _check_placeholders(card: CardSection) -> None:
+    tokens = [token for _, token in _media_tokens(card)]
+    tokens += [t for t in (card.geometry_placeholder, card.text_placeholder) if t is not None]
     if "" in tokens or len(set(tokens)) != len(tokens):
         raise ConfigError(f"card: placeholders must be different, non-empty strings, not {tokens}")
-    if (card.geometry_placeholder is None) != (card.geometry_column is None):
-        raise ConfigError("card: geometry_placeholder and geometry_column go together; set both or neither")
+    for token in tokens:
+        if PATH in token and (token.startswith(PATH) or token.endswith(PATH) or token.count(PATH) > 1):
+            raise ConfigError(f"card: the placeholder {token!r} needs text on both sides of one {PATH}")
+    for kind in ("geometry", "text"):
+        if (getattr(card, f"{kind}_placeholder") is None) != (getattr(card, f"{kind}_column") is None):
+            raise ConfigError(f"card: {kind}_placeholder and {kind}_column go together; set both or neither")
     if card.geometry_placeholder is not None and card.answer_space is None:
         raise ConfigError("card: geometry_placeholder needs answer_space, the space the column's numbers are in")
 
@@ -76,7 +95,7 @@ class CardReader:
     """Makes Samples of the rows of one dataset.
 
     stem: of the data file; a row without an id is called `<stem>:<row number>`, counted from 1.
-    root: absolute folder that relative media paths start from.
+    root: absolute folder that relative media paths start from. rules: what the dataset says of all its media.
     """
 
     card: CardSection
@@ -84,65 +103,20 @@ class CardReader:
     stem: str
     root: Path
     templates: Templates
+    rules: MediaRules = field(default_factory=MediaRules)
 
     def sample(self, row: Mapping[str, Any], *, number: int, origin: str) -> Sample:
         """The Sample of a row. DataError (MissingMediaError for an absent file) starts with the row's place."""
         where, sample_id = origin, None
         try:
-            sample_id = self._sample_id(row, number)
+            sample_id = self.sample_id(row, number)
             where = f"{origin} (id={sample_id})"
             return self._sample(row, sample_id=sample_id, origin=origin)
         except DataError as error:
             raise type(error)(error.reason, where=where, sample_id=sample_id, path=error.path) from error
 
-    def _sample(self, row: Mapping[str, Any], *, sample_id: str, origin: str) -> Sample:
-        values = {name: self._value(row, name) for name in FIELDS}
-        modality = _text(values["modality"], "modality") or self.card.modality
-        refs: dict[MediaKind, list[MediaRef]] = {
-            kind: self._refs(kind, values[name], modality) for kind, name in _MEDIA.items()
-        }
-        geometry = self._geometry(row)
-        if geometry and not (refs["image"] or refs["video"]):
-            raise DataError(
-                f"column {self.card.geometry_column!r} holds a {geometry[0].kind}, but the row has no medium"
-            )
-        filler = Filler(refs, geometry)
-        messages = self._messages(values, filler)
-        task = _text(values["task"], "task") or self.card.task
-        if task is None:
-            raise DataError(f"no task: the column {self._column('task')!r} is absent or empty; set `task` in the card")
-        return Sample(
-            sample_id=sample_id,
-            task=task,
-            modality=modality or ("video" if refs["video"] else "image" if refs["image"] else "text"),
-            messages=apply_templates(messages, self.templates, task=task),
-            media=tuple(filler.media),
-            answer=values["answer"],
-            answer_space=self.card.answer_space,
-            columns=self._other_columns(row, values["demonstration"]),
-            origin=origin,
-            dataset=self.dataset,
-        )
-
-    def _column(self, name: str) -> str:
-        return self.card.columns.get(name, name)
-
-    def _value(self, row: Mapping[str, Any], name: str) -> Any:
-        """The value of a sample field; None where an optional one is absent or null."""
-        column = self._column(name)
-        if row.get(column) is not None or name in self.card.optional:
-            return row.get(column)
-        if column in row:
-            raise DataError(
-                f"column {column!r} ({name}) is null; list {name} in the card's `optional` if that is meant"
-            )
-        present = ", ".join(row) or "none"
-        raise DataError(
-            f"no column {column!r} for the sample field {name}; columns present: {present}. "
-            f"Set `columns: {{{name}: ...}}` in the card, or list {name} in its `optional`"
-        )
-
-    def _sample_id(self, row: Mapping[str, Any], number: int) -> str:
+    def sample_id(self, row: Mapping[str, Any], number: int) -> str:
+        """The id of row `number` (from 0); DataError for a value that can be none."""
         value = self._value(row, "id")
         if value is None:
             return f"{self.stem}:{number + 1}"
@@ -150,46 +124,188 @@ class CardReader:
             raise DataError(f"the id {value!r} must be a non-empty string or an integer")
         return str(value)
 
-    def _refs(self, kind: MediaKind, value: Any, modality: str | None) -> list[MediaRef]:
-        """The row's media of a kind. Without a declared modality each medium has the budget of its own kind."""
-        budget = None if modality is not None else kind
-        return read_media_cell(value, kind, field=_MEDIA[kind], root=self.root, budget=budget)
+    def _sample(self, row: Mapping[str, Any], *, sample_id: str, origin: str) -> Sample:
+        values = {name: self._value(row, name) for name in FIELDS}
+        space = self._space(values["answer_space"])
+        modality = _text(values["modality"], "modality") or self.card.modality
+        filler = self._filler(row, values, modality=modality, space=space)
+        messages, demonstration = self._conversation(values, filler, self._geometry_media(row))
+        task = _text(values["task"], "task") or self.card.task
+        if task is None:
+            columns = " or ".join(map(repr, self._columns["task"])) or "'task'"
+            raise DataError(f"no task: the column {columns} is absent or empty; set `task` in the card")
+        kinds = {ref.kind for ref in filler.media}
+        return Sample(
+            sample_id=sample_id,
+            task=task,
+            modality=modality or ("video" if "video" in kinds else "image" if kinds else "text"),
+            messages=apply_templates(messages, self.templates, task=task),
+            media=tuple(filler.media),
+            answer=self._answer(values["answer"], demonstration),
+            answer_space=space,
+            columns=self._other_columns(row, demonstration),
+            origin=origin,
+            dataset=self.dataset,
+        )
 
-    def _geometry(self, row: Mapping[str, Any]) -> list[GeometryPart]:
-        card = self.card
-        if card.geometry_column is None or card.answer_space is None:
+    @cached_property
+    def _columns(self) -> dict[str, tuple[str, ...]]:
+        """Sample field -> the columns that may hold it."""
+        own = {name: name for name in FIELDS if name not in _ONLY_MAPPED}
+        return {name: _names((own | self.card.columns).get(name)) for name in FIELDS}
+
+    @cached_property
+    def _optional(self) -> frozenset[str]:
+        return frozenset((*self.card.optional, *(["answer"] if self.card.answer_from_demonstration else [])))
+
+    @cached_property
+    def _taken(self) -> frozenset[str]:
+        return frozenset(column for columns in self._columns.values() for column in columns)
+
+    def _value(self, row: Mapping[str, Any], name: str) -> Any:
+        """The value of a sample field; None where an optional one is absent or null."""
+        columns = self._columns[name]
+        found = [(column, value) for column in columns if (value := lookup(row, column)) is not None]
+        if len(found) > 1:
+            raise DataError(f"columns {' and '.join(column for column, _ in found)} both hold the {name}; keep one")
+        if found or name in self._optional:
+            return found[0][1] if found else None
+        shown = " or ".join(map(repr, columns))
+        if any(column in row for column in columns):
+            raise DataError(f"column {shown} ({name}) is null; list {name} in the card's `optional` if that is meant")
+        present = ", ".join(row) or "none"
+        raise DataError(
+            f"no column {shown} for the sample field {name}; columns present: {present}. "
+            f"Set `columns: {{{name}: ...}}` in the card, or list {name} in its `optional`"
+        )
+
+    def _space(self, written: Any) -> str | None:
+        """The answer's space: the row's, by the card's name for it, else the card's."""
+        named = _text(written, "answer_space")
+        return self.card.answer_space if named is None else self.card.spaces.get(named, named)
+
+    def _filler(
+        self, row: Mapping[str, Any], values: Mapping[str, Any], *, modality: str | None, space: str | None
+    ) -> Filler:
+        """The row's media, geometry values and words. Without a declared modality media have their kind's budget."""
+
+        def read(kind: MediaKind, value: Any, name: str = "the prompt's medium") -> list[MediaRef]:
+            budget = None if modality is not None else kind
+            return read_media_cell(value, kind, field=name, root=self.root, budget=budget, rules=self.rules)
+
+        columns: dict[MediaKind, list[MediaRef]] = {
+            kind: read(kind, values[name], name) for kind, name in _MEDIA.items()
+        }
+        return Filler(columns, read, geometry=self._geometry(row, space), words=self._words(row))
+
+    def _geometry(self, row: Mapping[str, Any], space: str | None) -> list[GeometryPart]:
+        column = self.card.geometry_column
+        values = None if column is None else lookup(row, column)
+        if column is None or values is None:
             return []
-        values = row.get(card.geometry_column)
-        if values is None:
-            return []
+        assert space is not None  # a card with a geometry column declares one
         places = values if isinstance(values, list) and all(isinstance(v, list) for v in values) else [values]
-        return [GeometryPart(card.geometry_kind, _numbers(v, card.geometry_column), card.answer_space) for v in places]
+        return [GeometryPart(self.card.geometry_kind, _numbers(v, column), space) for v in places]
 
-    def _messages(self, values: Mapping[str, Any], filler: Filler) -> list[Message]:
-        """The conversation; only user messages are searched for placeholders."""
-        turns = _turns(values["prompt"], system=_text(values["system"], "system"))
-        split = [split_text(text, self._tokens()) if role == "user" else [text] for role, text in turns]
-        inline = self.card.placeholders == "inline"
-        check_counts(split, filler.given, searched=("image", "video", "geometry") if inline else ("geometry",))
-        messages = [Message(role, join_text(filler.parts(t))) for (role, _), t in zip(turns, split, strict=True)]
-        if not inline:
-            first = next(n for n, message in enumerate(messages) if message.role == "user")
-            messages[first] = Message("user", (*filler.leading(), *messages[first].parts))
-        return messages
+    def _geometry_media(self, row: Mapping[str, Any]) -> list[int] | None:
+        """For each geometry value the image it lies in, counted from 0; None: all in the first medium."""
+        column = self.card.geometry_medium_column
+        numbers = None if column is None else lookup(row, column)
+        if numbers is not None and not (isinstance(numbers, list) and all(isinstance(n, int) for n in numbers)):
+            raise DataError(f"column {column!r} must hold a list of image numbers, not {numbers!r:.80}")
+        return numbers
 
-    def _tokens(self) -> dict[str, str]:
-        """Placeholder string -> kind, of the placeholders that are searched for."""
+    def _words(self, row: Mapping[str, Any]) -> list[str]:
+        column = self.card.text_column
+        words = None if column is None else lookup(row, column)
+        listed = [] if words is None else [words] if isinstance(words, str) else words
+        if not isinstance(listed, list) or not all(isinstance(word, str) for word in listed):
+            raise DataError(f"column {column!r} must hold text or a list of texts, not {words!r:.80}")
+        return listed
+
+    def _conversation(
+        self, values: Mapping[str, Any], filler: Filler, geometry_media: list[int] | None
+    ) -> tuple[list[Message], Any]:
+        """The messages, and the demonstration: the assistant's last turn, or what the column holds."""
+        turns, reply = self._turns(values)
+        texts = [cut(turn, self._tokens) for turn in turns]
+        last = cut(reply, self._tokens) if reply else []
+        check_counts([*texts, last], filler.given, searched=self._tokens.counted)
+        front, texts = media_in_front(texts, filler.given, lift=self.card.placeholders == "leading")
+        first = next(n for n, turn in enumerate(turns) if turn.role == "user")
+        texts[first] = [*front, *texts[first]]
+        messages = [Message(turn.role, join_text(filler.parts(t))) for turn, t in zip(turns, texts, strict=True)]
+        demonstration = _reply_value(filler.parts(last)) if reply else values["demonstration"]
+        if filler.given["geometry"] and not filler.media:
+            raise DataError(f"column {self.card.geometry_column!r} holds values, but the row has no medium")
+        placed = _in_media(messages, filler.media, geometry_media)
+        return placed, None if demonstration == "" else demonstration
+
+    def _turns(self, values: Mapping[str, Any]) -> tuple[list[Turn], Turn | None]:
+        """The prompt's turns and the assistant's turn that follows them in the row, if there is one."""
+        roles = self.card.roles
+        extra, system = _text(values["input"], "input") or None, _text(values["system"], "system") or None
+        turns = read_turns(values["prompt"], extra=extra, history=values["history"], system=system, roles=roles)
+        prompt, reply = split_reply(turns)
+        column = values["demonstration"]
+        if reply is not None and column not in (None, ""):
+            raise DataError("the prompt ends with the assistant's turn, and a column holds a demonstration; keep one")
+        if is_messages(column):
+            reply = single_reply(column, roles)
+        return prompt, reply
+
+    @cached_property
+    def _tokens(self) -> Tokens:
+        """The placeholder strings that are searched for."""
         card = self.card
-        tokens = {card.geometry_placeholder: "geometry"}
-        if card.placeholders == "inline":
-            tokens |= {card.image_placeholder: "image", card.video_placeholder: "video"}
-        return {token: kind for token, kind in tokens.items() if token is not None}
+        media = {token: kind for kind, token in _media_tokens(card)}
+        if card.placeholders == "leading":  # text is left alone, but for the media that it names itself
+            media = {token: kind for token, kind in media.items() if PATH in token}
+        values = {card.geometry_placeholder: "geometry", card.text_placeholder: "text"}
+        return Tokens(media, {token: kind for token, kind in values.items() if token is not None})
+
+    def _answer(self, column: Any, demonstration: Any) -> Any:
+        if column is not None or not self.card.answer_from_demonstration:
+            return column
+        if demonstration is None and "answer" not in self.card.optional:
+            columns = " or ".join(map(repr, self._columns["answer"]))
+            raise DataError(f"no answer: neither a column {columns} nor an assistant's turn after the prompt")
+        return demonstration
 
     def _other_columns(self, row: Mapping[str, Any], demonstration: Any) -> dict[str, Any]:
         """Every column that is no sample field, and the demonstration under that name."""
-        taken = {self._column(name) for name in FIELDS}
+        taken = self._taken
         others = {column: value for column, value in row.items() if column not in taken}
-        return others if demonstration is None else {**others, "demonstration": demonstration}
+        if demonstration is None:
+            return others
+        if others.get("demonstration") is not None:
+            raise DataError(
+                "the row holds a demonstration in two places, one of them the column of that name; keep one"
+            )
+        return {**others, "demonstration": demonstration}
+
+
+def lookup(row: Mapping[str, Any], column: str) -> Any:
+    """The value of a column, null where it is absent; `a.b` is b inside the mapping a, unless a column has that name.
+
+    >>> lookup({"reward_model": {"ground_truth": "7"}}, "reward_model.ground_truth")
+    '7'
+    """
+    if column in row or "." not in column:
+        return row.get(column)
+    value: Any = row
+    for key in column.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _names(columns: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else columns or ()
+
+
+def _media_tokens(card: CardSection) -> list[tuple[MediaKind, str]]:
+    pairs: list[tuple[MediaKind, str]] = [("image", token) for token in _names(card.image_placeholder)]
+    return [*pairs, *(("video", token) for token in _names(card.video_placeholder))]
 
 
 def _text(value: Any, name: str) -> str | None:
@@ -204,30 +320,32 @@ def _numbers(value: Any, column: str) -> tuple[float, ...]:
     return tuple(float(v) for v in value)
 
 
-def _turns(prompt: Any, *, system: str | None) -> list[tuple[str, str]]:
-    """(role, text) of a prompt, which is a string or a list of {role, content} that ends with a user message."""
-    turns = [("user", prompt)] if isinstance(prompt, str) else [_turn(message) for message in _listed(prompt)]
-    if turns[-1][0] != "user":
-        raise DataError(f"the prompt ends with a message of {turns[-1][0]!r}; it must end with one of 'user'")
-    if system is not None:
-        if turns[0][0] == "system":
-            raise DataError("a system column and a system message in the prompt; keep one")
-        turns.insert(0, ("system", system))
-    if not turns[-1][1].strip():
-        raise DataError("the prompt is empty")
-    return turns
-
-
-def _listed(prompt: Any) -> list[Any]:
-    if not isinstance(prompt, list) or not prompt:
+def _reply_value(parts: Sequence[Part]) -> Any:
+    """The assistant's last turn as a value: its text, or the numbers (one place or a list of them) it consists of."""
+    places = [list(part.values) for part in parts if isinstance(part, GeometryPart)]
+    text = "".join(part.text for part in parts if isinstance(part, TextPart))
+    if not places:
+        return text
+    if text.strip():
         raise DataError(
-            f"the prompt must be a string or a list of messages, not {type(prompt).__name__} {prompt!r:.60}"
+            "the assistant's last turn mixes words with geometry placeholders; an answer is text or places, not both"
         )
-    return prompt
+    return places[0] if len(places) == 1 else places
 
 
-def _turn(message: Any) -> tuple[str, str]:
-    role, content = (message.get("role"), message.get("content")) if isinstance(message, dict) else (None, None)
-    if role not in _ROLES or not isinstance(content, str):
-        raise DataError(f"a message must be {{role: {'|'.join(_ROLES)}, content: string}}, not {message!r:.120}")
-    return role, content
+def _in_media(messages: list[Message], media: Sequence[MediaRef], numbers: list[int] | None) -> list[Message]:
+    """The messages with each geometry value in the image that `numbers` says (None: all in the first medium)."""
+    if numbers is None:
+        return messages
+    images = [n for n, ref in enumerate(media) if ref.kind == "image"]
+    waiting = iter(numbers)
+
+    def placed(part: Part) -> Part:
+        if not isinstance(part, GeometryPart):
+            return part
+        number = next(waiting, None)
+        if number is None or not 0 <= number < len(images):
+            raise DataError(f"a geometry value lies in image {number}, but the row has {len(images)}, counted from 0")
+        return replace(part, medium=images[number])
+
+    return [Message(message.role, tuple(map(placed, message.parts))) for message in messages]

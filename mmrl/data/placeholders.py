@@ -8,48 +8,85 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from mmrl.data.sample import GeometryPart, MediaKind, MediaPart, MediaRef, Part, TextPart
 from mmrl.errors import DataError
 
-_NOUNS = {"image": "image", "video": "video", "geometry": "geometry value"}
+PATH = "{path}"
+_NOUNS = {"image": "image", "video": "video", "geometry": "geometry value", "text": "word"}
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of the next unused image, video or geometry value in a text."""
+    """A place in a text: of the next unused image, video, geometry value or words of the row's columns.
+
+    kind: `image`, `video`, `geometry` or `text`. value: the medium where the text itself names it, and no column does.
+    """
 
     kind: str
+    value: Any = None
 
 
-def split_text(text: str, placeholders: Mapping[str, str]) -> list[str | Slot]:
+Piece = str | Slot
+
+
+def split_text(text: str, placeholders: Mapping[str, str]) -> list[Piece]:
     """The text cut at each placeholder; `placeholders` maps string -> kind. Nothing else is changed or stripped.
 
+    A placeholder with `{path}` in it is found with a path in that place (no `<`, no line break).
+
     >>> split_text("<image>What is this?", {"<image>": "image"})
-    ['', Slot(kind='image'), 'What is this?']
+    ['', Slot(kind='image', value=None), 'What is this?']
+    >>> split_text("<img>a b.png</img>?", {"<img>{path}</img>": "image"})
+    ['', Slot(kind='image', value='a b.png'), '?']
     """
     if not placeholders:
         return [text]
     # Longest first, so that of two placeholders of which one begins the other the whole one is found.
-    pattern = "|".join(re.escape(token) for token in sorted(placeholders, key=len, reverse=True))
-    pieces = re.split(f"({pattern})", text)
-    return [Slot(placeholders[piece]) if n % 2 else piece for n, piece in enumerate(pieces)]
+    tokens = tuple(sorted(placeholders, key=len, reverse=True))
+    pieces: list[Piece] = []
+    end = 0
+    for match in _pattern(tokens).finditer(text):
+        assert match.lastindex is not None  # one group a token, and one of them matched
+        token = tokens[match.lastindex - 1]
+        pieces += [
+            text[end : match.start()],
+            Slot(placeholders[token], match[match.lastindex] if PATH in token else None),
+        ]
+        end = match.end()
+    return [*pieces, text[end:]]
 
 
-def check_counts(texts: Sequence[Sequence[str | Slot]], given: Mapping[str, int], *, searched: Sequence[str]) -> None:
-    """DataError with both counts unless the texts hold one placeholder per medium, for each kind searched for."""
-    found = Counter(piece.kind for text in texts for piece in text if isinstance(piece, Slot))
-    for kind in searched:
-        if found[kind] != given.get(kind, 0):
+@lru_cache(maxsize=256)
+def _pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
+    """One group a token: the path of a token that names one, else the token itself."""
+    return re.compile("|".join(_token_pattern(token) for token in tokens))
+
+
+def _token_pattern(token: str) -> str:
+    before, path, after = token.partition(PATH)
+    return f"{re.escape(before)}([^<\\n]+){re.escape(after)}" if path else f"({re.escape(token)})"
+
+
+def check_counts(texts: Sequence[Sequence[Piece]], given: Mapping[str, int], *, searched: Collection[str]) -> None:
+    """DataError with both counts unless the texts hold one placeholder per value of the columns, for each kind.
+
+    A kind that no text is searched for may also have no place at all: its media come first.
+    """
+    found = Counter(piece.kind for text in texts for piece in text if isinstance(piece, Slot) and piece.value is None)
+    for kind in _NOUNS:
+        if found[kind] != given.get(kind, 0) and (found[kind] or kind in searched):
             raise DataError(_mismatch(kind, found[kind], given.get(kind, 0)))
 
 
 def _mismatch(kind: str, found: int, given: int) -> str:
     noun = _NOUNS[kind]
     counts = f"{_plural(found, f'{kind} placeholder')} but {_plural(given, noun)}"
-    if kind == "geometry":
+    if kind in ("geometry", "text"):
         return counts
     if found == 0:
         return (
@@ -67,32 +104,62 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-class Filler:
-    """Turns split texts into parts, handing out media and geometry values in the row's order.
+def media_in_front(
+    texts: Sequence[Sequence[Piece]], given: Mapping[str, int], *, lift: bool
+) -> tuple[list[Slot], list[list[Piece]]]:
+    """Slots of the media that come before all text, images before clips, and the texts that stay behind them.
 
-    given: how many of each kind the row has. media: the refs in the order in which they come in the prompt;
+    Those are the media of columns for which the texts have no place, and with `lift` also those that have one.
+    """
+    placed = [piece for text in texts for piece in text if _is_medium(piece)]
+    unplaced = [kind for kind in ("image", "video") if Slot(kind) not in placed]
+    front = [Slot(kind) for kind in unplaced for _ in range(given.get(kind, 0))]
+    if lift:
+        front += [piece for piece in placed if isinstance(piece, Slot)]
+        texts = [[piece for piece in text if not _is_medium(piece)] for text in texts]
+    return sorted(front, key=lambda slot: slot.kind), [[*text] for text in texts]
+
+
+def _is_medium(piece: Piece) -> bool:
+    return isinstance(piece, Slot) and piece.kind in ("image", "video")
+
+
+class Filler:
+    """Turns split texts into parts, handing out media, geometry values and words in the row's order.
+
+    columns: media of the row's columns. read: makes MediaRefs of a medium that a text names itself.
+    given: how many of each kind the columns hold. media: the refs in the order in which they come in the prompt;
     MediaPart numbers index it.
     """
 
-    def __init__(self, media: Mapping[MediaKind, Sequence[MediaRef]], geometry: Sequence[GeometryPart] = ()) -> None:
-        self.given: dict[str, int] = {kind: len(refs) for kind, refs in media.items()} | {"geometry": len(geometry)}
-        self._waiting = {kind: iter(refs) for kind, refs in media.items()}
-        self._geometry = iter(geometry)
+    def __init__(
+        self,
+        columns: Mapping[MediaKind, Sequence[MediaRef]],
+        read: Callable[[MediaKind, Any], Sequence[MediaRef]],
+        *,
+        geometry: Sequence[GeometryPart] = (),
+        words: Sequence[str] = (),
+    ) -> None:
+        self.given: dict[str, int] = {kind: len(refs) for kind, refs in columns.items()}
+        self.given |= {"geometry": len(geometry), "text": len(words)}
+        self._waiting = {kind: iter(refs) for kind, refs in columns.items()}
+        self._geometry, self._words = iter(geometry), iter(words)
+        self._read = read
         self.media: list[MediaRef] = []
 
-    def parts(self, text: Sequence[str | Slot]) -> tuple[Part, ...]:
-        return tuple(self._part(piece) for piece in text if piece != "")
+    def parts(self, text: Sequence[Piece]) -> tuple[Part, ...]:
+        return tuple(part for piece in text if piece != "" for part in self._parts(piece))
 
-    def leading(self) -> tuple[Part, ...]:
-        """Parts for all media that no text named yet, images before clips."""
-        return tuple(self._place(ref) for refs in self._waiting.values() for ref in refs)
-
-    def _part(self, piece: str | Slot) -> Part:
+    def _parts(self, piece: Piece) -> Sequence[Part]:
         if isinstance(piece, str):
-            return TextPart(piece)
+            return (TextPart(piece),)
         if piece.kind == "geometry":
-            return next(self._geometry)
-        return self._place(next(self._waiting["image" if piece.kind == "image" else "video"]))
+            return (next(self._geometry),)
+        if piece.kind == "text":
+            return (TextPart(next(self._words)),)
+        kind: MediaKind = "image" if piece.kind == "image" else "video"
+        refs = (next(self._waiting[kind]),) if piece.value is None else self._read(kind, piece.value)
+        return [self._place(ref) for ref in refs]
 
     def _place(self, ref: MediaRef) -> MediaPart:
         self.media.append(ref)

@@ -1,10 +1,11 @@
 """Reading datasets: every row is checked when a dataset is read, and becomes a Sample again when it is asked for.
 
-What stays in memory is a few integers a row (and Arrow buffers for Parquet), so 232,000 rows cost megabytes.
+What stays in memory is about 50 bytes a row (and Arrow buffers for Parquet), so a million rows cost 50 MB.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,10 @@ import numpy as np
 
 from mmrl.config.schema import CardSection, DataSection, DatasetSection
 from mmrl.data.cards import CardReader, resolve_card
+from mmrl.data.locate import MediaRules
 from mmrl.data.rows import Rows, open_rows
 from mmrl.data.sample import Sample
+from mmrl.data.seen_ids import SeenIds
 from mmrl.data.skipped import Skipped, SkippedLog
 from mmrl.data.templates import dataset_name, resolve_templates
 from mmrl.errors import ConfigError, DataError, MissingMediaError
@@ -24,7 +27,10 @@ from mmrl.errors import ConfigError, DataError, MissingMediaError
 
 @dataclass(frozen=True, eq=False)
 class _Dataset:
-    """One data file with its reader. task_N[i] indexes task_names for the good row row_N[i] of the file."""
+    """One data file with its reader. task_N[i] indexes task_names for the good row row_N[i] of the file.
+
+    budgets: budget classes of its media, each with the first good row that has it.
+    """
 
     name: str
     rows: Rows
@@ -32,6 +38,7 @@ class _Dataset:
     row_N: np.ndarray
     task_N: np.ndarray
     task_names: tuple[str, ...]
+    budgets: dict[str, int]
 
     def sample(self, index: int) -> Sample:
         row = int(self.row_N[index])
@@ -81,6 +88,10 @@ class SampleSet(Sequence[Sample]):
             counts.update({dataset.task_names[c]: int(n) for c, n in zip(codes, sizes, strict=True)})
         return counts
 
+    def first_of_budgets(self) -> dict[str, Sample]:
+        """Budget classes of the media in the data files, each with the first good row that has one."""
+        return {name: part.sample(row) for part in reversed(self._datasets) for name, row in part.budgets.items()}
+
     def of_tasks(self, tasks: Collection[str]) -> SampleSet:
         """Only the rows of these tasks; an empty collection means all."""
         if not tasks:
@@ -118,12 +129,13 @@ def read_dataset(section: DatasetSection, *, data: DataSection, relative_to: Pat
         stem=path.stem,
         root=_root(section, path, relative_to),
         templates=resolve_templates(section, data=data),
+        rules=MediaRules(source_fps=section.source_fps, pdf_dpi=data.pdf_dpi, allow_urls=data.allow_urls),
     )
-    rows = open_rows(path, split=section.split)
+    rows = open_rows(path, split=section.split, robot=reader.card.robot)
     dataset = _check_rows(rows, reader, section=section, policies=_Policies(data, skipped))
     skipped.check()
     if not len(dataset.row_N):
-        raise DataError(f"{path}: no rows")
+        raise DataError(f"{path}: no usable rows")
     count = len(dataset.row_N)
     return SampleSet([dataset], np.zeros(count, dtype=np.int64), np.arange(count))
 
@@ -161,33 +173,37 @@ class _Policies:
 
 def _check_rows(rows: Rows, reader: CardReader, *, section: DatasetSection, policies: _Policies) -> _Dataset:
     """Make every row a Sample once, and keep the numbers of the good ones."""
-    row_numbers: list[int] = []
-    tasks: list[int] = []
+    row_numbers, tasks = array("I"), array("i")
     codes: dict[str, int] = {}
-    seen: dict[str, int] = {}
+    budgets: dict[str, int] = {}
+    seen = SeenIds()
     number = -1
     for number in range(len(rows)):
         try:
             sample = reader.sample(rows.read(number), number=number, origin=rows.origin(number))
-            _check_unique(sample, number, rows, seen)
+            _check_unique(sample, [row_numbers[place] for place in seen.twins(sample.sample_id)], rows, reader)
         except DataError as error:
             policies.handle(error, dataset=reader.dataset, origin=rows.origin(number))
             continue
+        seen.add(sample.sample_id)
+        for ref in sample.media:
+            budgets.setdefault(ref.budget or sample.modality, len(row_numbers))
         row_numbers.append(number)
         tasks.append(codes.setdefault(sample.task, len(codes)))
         if len(row_numbers) == section.max_samples:
             break
     policies.skipped.rows_read(reader.dataset, number + 1)
-    task_N = np.array(tasks, dtype=np.int32)
-    return _Dataset(reader.dataset, rows, reader, np.array(row_numbers, dtype=np.int64), task_N, tuple(codes))
+    row_N, task_N = np.frombuffer(row_numbers, dtype=np.uint32), np.frombuffer(tasks, dtype=np.int32)
+    return _Dataset(reader.dataset, rows, reader, row_N, task_N, tuple(codes), budgets)
 
 
-def _check_unique(sample: Sample, number: int, rows: Rows, seen: dict[str, int]) -> None:
-    first = seen.setdefault(sample.sample_id, number)
-    if first != number:
-        raise DataError(
-            f"{rows.origin(first)} has the same id; ids must be unique within a dataset "
-            "(without an id column they are made from the row numbers)",
-            where=sample.where,
-            sample_id=sample.sample_id,
-        )
+def _check_unique(sample: Sample, suspects: Sequence[int], rows: Rows, reader: CardReader) -> None:
+    """DataError if one of the suspects, rows whose ids have the same hash, has the same id."""
+    for row in suspects:
+        if reader.sample_id(rows.read(row), row) == sample.sample_id:
+            raise DataError(
+                f"{rows.origin(row)} has the same id; ids must be unique within a dataset "
+                "(without an id column they are made from the row numbers)",
+                where=sample.where,
+                sample_id=sample.sample_id,
+            )

@@ -9,8 +9,9 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -71,10 +72,16 @@ class TextRows:
     size_and_mtime: tuple[int, int]
 
     @classmethod
-    def of(cls, path: Path, spans: Sequence[tuple[int, int, int]]) -> TextRows:
-        """spans: (start, end, line) of each row."""
-        table = np.array(spans, dtype=np.int64).reshape(-1, 3)
-        return cls(path, table[:, 0], table[:, 1], table[:, 2], _stamp(path))
+    def of(cls, path: Path, spans: Iterable[tuple[int, int, int]]) -> TextRows:
+        """spans: (start, end, line) of each row; 20 bytes of each stay."""
+        stamp = _stamp(path)
+        starts, ends, lines = array("q"), array("q"), array("I")
+        for start, end, line in spans:
+            starts.append(start)
+            ends.append(end)
+            lines.append(line)
+        start_N, end_N = (np.frombuffer(numbers, dtype=np.int64) for numbers in (starts, ends))
+        return cls(path, start_N, end_N, np.frombuffer(lines, dtype=np.uint32), stamp)
 
     def __len__(self) -> int:
         return len(self.start_N)
@@ -132,7 +139,10 @@ def _refuse_half_characters(row: dict[str, Any], origin: str) -> None:
 
 
 def _index_jsonl(path: Path) -> TextRows:
-    spans: list[tuple[int, int, int]] = []
+    return TextRows.of(path, _jsonl_spans(path))
+
+
+def _jsonl_spans(path: Path) -> Iterator[tuple[int, int, int]]:
     start = 0
     with path.open("rb") as file:
         for line, raw in enumerate(file, start=1):
@@ -140,9 +150,8 @@ def _index_jsonl(path: Path) -> TextRows:
             if line == 1 and raw.startswith(codecs.BOM_UTF8):
                 start, raw = len(codecs.BOM_UTF8), raw.removeprefix(codecs.BOM_UTF8)
             if raw.strip():
-                spans.append((start, end, line))
+                yield start, end, line
             start = end
-    return TextRows.of(path, spans)
 
 
 def _index_json(path: Path) -> TextRows:
@@ -154,18 +163,23 @@ def _index_json(path: Path) -> TextRows:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, shift + error.start) + 1
         raise DataError(f"{path.name}:{line}: not UTF-8 text ({error.reason}); save it as UTF-8") from error
-    spans, position, offset, line = [], 0, shift, 1
+    return TextRows.of(path, _json_spans(text, path, offset=shift))
+
+
+def _json_spans(text: str, path: Path, *, offset: int) -> Iterator[tuple[int, int, int]]:
+    """(first byte, byte behind the last, line) of each value in a JSON list; the text starts at byte `offset`."""
+    position, line = 0, 1
     for start, end in _list_items(text, path):
         between, item = text[position:start], text[start:end]
-        offset, line = offset + len(between.encode()), line + between.count("\n")
-        spans.append((offset, offset + len(item.encode()), line))
-        position, offset, line = end, spans[-1][1], line + item.count("\n")
-    return TextRows.of(path, spans)
+        first, line = offset + len(between.encode()), line + between.count("\n")
+        position, offset = end, first + len(item.encode())
+        yield first, offset, line
+        line += item.count("\n")
 
 
-def _list_items(text: str, path: Path) -> list[tuple[int, int]]:
+def _list_items(text: str, path: Path) -> Iterator[tuple[int, int]]:
     """Character ranges of the values in a JSON list."""
-    decoder, items = json.JSONDecoder(), []
+    decoder = json.JSONDecoder()
     position = _after_blank(text, 0)
     if text[position : position + 1] != "[":
         raise DataError(
@@ -180,12 +194,11 @@ def _list_items(text: str, path: Path) -> list[tuple[int, int]]:
             raise DataError(f"{path.name}:{error.lineno}: not valid JSON: {error.msg}, column {error.colno}") from error
         except (ValueError, RecursionError) as error:
             raise DataError(f"{path.name}:{_line(text, position)}: {json_problem(error)}") from error
-        items.append((position, end))
+        yield position, end
         position = _after_item(text, _after_blank(text, end), path)
     rest = _after_blank(text, position + 1)
     if rest != len(text):
         raise DataError(f"{path.name}:{_line(text, rest)}: not valid JSON: text after the end of the list")
-    return items
 
 
 def _after_item(text: str, position: int, path: Path) -> int:

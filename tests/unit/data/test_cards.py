@@ -147,7 +147,8 @@ def test_geometry_in_a_prompt(tmp_path):
         {**row, "boxes": [1, 2, 3, 4]}, tmp_path, card=card
     )
     assert "list of numbers" in error_of({**row, "boxes": "1 2 3 4"}, tmp_path, card=card)
-    assert "the row has no medium" in error_of({**row, "images": None}, tmp_path, card=card)
+    lost = error_of({**row, "prompt": "<box> or <box>?", "images": None}, tmp_path, card=card)
+    assert "column 'boxes' holds values, but the row has no medium" in lost
 
 
 def test_declared_modality_names_the_budget(tmp_path):
@@ -169,20 +170,126 @@ def test_task_column_wins_over_the_card():
         ({"prompt": None}, "column 'prompt' (prompt) is null"),
         ({"prompt": " "}, "the prompt is empty"),
         ({"prompt": 3}, "must be a string or a list of messages, not int"),
-        ({"prompt": [{"role": "user", "content": [{"type": "text"}]}]}, "a message must be {role:"),
-        ({"prompt": [{"role": "tool", "content": "x"}]}, "system|user|assistant"),
-        ({"prompt": [{"role": "assistant", "content": "x"}]}, "it must end with one of 'user'"),
+        (
+            {"prompt": [{"role": "user", "content": [{"type": "text"}]}]},
+            "a part must be {type: text, text: ...} or of type",
+        ),
+        ({"prompt": [{"role": "user", "content": 3}]}, "a message must be {role: system|user|assistant, content:"),
+        ({"prompt": [{"from": "human", "value": "x"}]}, "a message must be {from: system|user|assistant, value:"),
+        ({"prompt": [{"role": "tool", "content": "x"}]}, "another name of a role goes into the card's `roles`"),
+        ({"prompt": [{"role": "user", "content": "x", "tool_calls": [{}]}]}, "a message of 'user' holds tool_calls"),
+        ({"prompt": [{"role": "assistant", "content": "x"}]}, "has no message before the assistant's; it must end"),
+        ({"prompt": [{"role": "system", "content": "x"}]}, "ends with a message of 'system'; it must end with one of"),
         ({"answer": None}, "column 'answer' (answer) is null; list answer in the card's `optional`"),
         ({"task": 3}, "task must be a string, not int"),
         ({"id": 1.5}, "the id 1.5 must be a non-empty string or an integer"),
-        ({"images": {"bytes": "x"}}, "images must be a path or a list of paths, not dict"),
-        ({"images": [b"x"]}, "images[0] must be a path, not bytes"),
-        ({"images": ["a.jpg", ""]}, "images[1] must be a path, not an empty string"),
-        ({"images": ["https://x/a.jpg"]}, "images[0] is a URL (https://x/a.jpg); download it"),
+        ({"images": 3}, "images must be a path, a mapping, bytes, or a list of such, not int"),
     ],
 )
 def test_bad_values(change, message):
     assert message in error_of({**TEXT, **change})
+
+
+USER, REPLY = {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "It is 4."}
+
+
+def test_a_last_assistant_turn_is_the_demonstration():
+    found = sample({**TEXT, "prompt": [USER, REPLY]})
+    assert (found.messages, found.answer) == (user(TextPart("2 + 2?")), "4")
+    assert found.columns == {"demonstration": "It is 4."}
+    assert "keep one" in error_of({**TEXT, "prompt": [USER, REPLY], "demonstration": "four"})
+    assert sample({**TEXT, "prompt": [USER, REPLY], "demonstration": ""}).columns == {"demonstration": "It is 4."}
+
+
+def test_the_demonstration_is_the_answer_where_the_card_says_so():
+    row, card = {"prompt": [USER, REPLY], "task": "math"}, {"answer_from_demonstration": True}
+    assert "no column 'answer'" in error_of(row)
+    assert sample(row, card=card).answer == "It is 4."
+    assert sample({**row, "answer": "4"}, card=card).answer == "4"
+    message = error_of({**row, "prompt": [USER]}, card=card)
+    assert "no answer: neither a column 'answer' nor an assistant's turn after the prompt" in message
+
+
+def test_dotted_and_alternative_columns():
+    card = {"columns": {"answer": "reward_model.ground_truth", "prompt": ["question", "query"], "id": None}}
+    row = {"query": "2 + 2?", "task": "math", "reward_model": {"style": "rule", "ground_truth": "4"}, "id": "twice"}
+    found = sample(row, card=card)
+    assert (found.answer, found.sample_id) == ("4", "train:1")
+    assert found.columns == {"reward_model": row["reward_model"], "id": "twice"}
+    assert sample({**row, "reward_model.ground_truth": "5"}, card=card).answer == "5"
+    assert "columns question and query both hold the prompt; keep one" in error_of({**row, "question": "q"}, card=card)
+    assert "no column 'question' or 'query' for the sample field prompt" in error_of({"a": 1}, card=card)
+    assert "no column 'reward_model.ground_truth'" in error_of({**row, "reward_model": "rule"}, card=card)
+
+
+def test_input_and_history_are_read_only_where_a_card_maps_them():
+    row = {**TEXT, "input": "2 + 2", "history": [["Hi", "Hello"]]}
+    assert sample(row).columns == {"input": "2 + 2", "history": [["Hi", "Hello"]]}
+    found = sample(row, card={"columns": {"input": "input", "history": "history"}})
+    assert [(m.role, m.parts) for m in found.messages] == [
+        ("user", (TextPart("Hi"),)),
+        ("assistant", (TextPart("Hello"),)),
+        ("user", (TextPart("2 + 2?\n2 + 2"),)),
+    ]
+
+
+def test_a_medium_named_in_the_text(tmp_path):
+    touch(tmp_path, "a b.jpg", "c.jpg")
+    card = {"image_placeholder": ["<image>", "<img>{path}</img>"]}
+    row = {**TEXT, "prompt": "1: <img>a b.jpg</img> 2: <image> <img></img>", "images": ["c.jpg"]}
+    found = sample(row, tmp_path, card=card)
+    assert found.messages == user(
+        TextPart("1: "), MediaPart(0), TextPart(" 2: "), MediaPart(1), TextPart(" <img></img>")
+    )
+    assert [m.source.name for m in found.media] == ["a b.jpg", "c.jpg"]
+    first = sample(row, tmp_path, card={**card, "placeholders": "leading"})
+    assert first.messages == user(MediaPart(0), MediaPart(1), TextPart("1:  2: <image> <img></img>"))
+    gone = error_of({**row, "prompt": "<img>d.jpg</img>", "images": None}, tmp_path, card=card, kind=MissingMediaError)
+    assert "no such file" in gone
+
+
+def test_parts_name_media_or_take_those_of_the_columns(tmp_path):
+    touch(tmp_path, "a.jpg", "b.jpg", "v.mp4")
+    content = [
+        {"type": "text", "text": "Is <image> "},
+        {"type": "image"},
+        {"type": "video", "video": "v.mp4"},
+        {"type": "image_url", "image_url": {"url": "a.jpg", "detail": "low"}},
+    ]
+    row = {**TEXT, "prompt": [{"role": "user", "content": content}], "images": ["b.jpg"]}
+    found = sample(row, tmp_path)
+    assert found.messages == user(TextPart("Is <image> "), MediaPart(0), MediaPart(1), MediaPart(2))
+    assert [m.source.name for m in found.media] == ["b.jpg", "v.mp4", "a.jpg"]
+    assert "1 image placeholder but 2 images" in error_of({**row, "images": ["a.jpg", "b.jpg"]}, tmp_path)
+    first = sample(row, tmp_path, card={"placeholders": "leading"})
+    assert first.messages == user(MediaPart(0), MediaPart(1), MediaPart(2), TextPart("Is <image> "))
+    assert [m.source.name for m in first.media] == ["b.jpg", "a.jpg", "v.mp4"]
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"type": "audio", "audio": "a.wav"}, "a part must be"),
+        ({"type": "image", "image": "a.jpg", "url": "b.jpg"}, "names its medium twice, by image and url"),
+        ({"type": "video", "fps": 2}, "a part of type video says fps but names no medium"),
+    ],
+)
+def test_bad_parts(part, message):
+    assert message in error_of({**TEXT, "prompt": [{"role": "user", "content": [part]}]})
+
+
+def test_a_medium_is_the_users(tmp_path):
+    touch(tmp_path, "a.jpg")
+    row = {**TEXT, "prompt": [{"role": "system", "content": [{"type": "image", "image": "a.jpg"}]}, USER]}
+    assert "a message of 'system' holds media (image); only those of 'user' may" in error_of(row, tmp_path)
+
+
+def test_without_a_placeholder_media_come_first(tmp_path):
+    touch(tmp_path, "a.jpg", "v.mp4")
+    row = {**TEXT, "prompt": "<video> <image>", "images": ["a.jpg"], "videos": ["v.mp4"]}
+    found = sample(row, tmp_path, card={"image_placeholder": None})
+    assert found.messages == user(MediaPart(0), MediaPart(1), TextPart(" <image>"))
+    assert [m.kind for m in found.media] == ["image", "video"]
 
 
 def test_missing_column_names_those_present_and_the_remedy():
@@ -248,6 +355,10 @@ def test_card_from_a_file_and_keys_over_a_preset(tmp_path):
         ({"optional": ("pictures",)}, "card.optional: unknown sample field 'pictures'"),
         ({"image_placeholder": "<m>", "video_placeholder": "<m>"}, "placeholders must be different"),
         ({"image_placeholder": ""}, "placeholders must be different, non-empty"),
+        ({"image_placeholder": ["<m>", "<m>"]}, "placeholders must be different"),
+        ({"image_placeholder": "<img>{path}"}, "needs text on both sides of one {path}"),
+        ({"roles": {"human": "usr"}}, "card.roles: 'human' stands for 'usr'; a role is one of system, user, assistant"),
+        ({"text_placeholder": "<ref>"}, "text_placeholder and text_column go together"),
         ({"geometry_placeholder": "<box>"}, "go together"),
         ({"geometry_placeholder": "<box>", "geometry_column": "b"}, "needs answer_space"),
         (

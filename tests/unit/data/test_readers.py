@@ -120,7 +120,7 @@ def test_errors_before_the_first_row(tmp_path):
         read(path, root="nowhere")
     with pytest.raises(ConfigError, match=r"dataset 'a': card.columns: unknown sample field"):
         read(path, card={"columns": {"x": "y"}})
-    with pytest.raises(DataError, match=r"a.jsonl: no rows"):
+    with pytest.raises(DataError, match=r"a.jsonl: no usable rows"):
         read(write_jsonl(path, []))
 
 
@@ -128,7 +128,7 @@ def test_parquet_stops_at_the_first_bad_row_group(tmp_path):
     rows = [{**row, "images": [{"bytes": b"x", "path": None}]} for row in text_rows(6)]
     path = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=2)
-    with pytest.raises(DataError, match=r"^a.parquet:1 \(id=a:1\): images\[0\] must be a path, not dict"):
+    with pytest.raises(DataError, match=r"^a.parquet:1 \(id=a:1\): 0 image placeholders but 1 image"):
         read(path)
 
 
