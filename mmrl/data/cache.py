@@ -1,6 +1,7 @@
 """PixelCache: every medium opened and resized once, then shared by rollout, training and evaluation.
 
     <dir>/pixels/ab/<key>.safetensors   one medium (entry_file.py); key = sha256(content hash, recipe)
+    <dir>/downloads/<sha256>       a medium on the web, as it was fetched (downloads.py)
     <dir>/content_hashes.jsonl          what is known of source files (fingerprint.py)
 
 A reader asks for (source, recipe) and gets that entry or a miss. An entry holds its recipe and its source's hash, and
@@ -26,12 +27,15 @@ import numpy as np
 
 from mmrl.config.schema import BudgetClass, VideoSection
 from mmrl.data.budget import VisionGeometry
+from mmrl.data.downloads import FOLDER as DOWNLOADS
+from mmrl.data.downloads import fetched
 from mmrl.data.entry_file import SUFFIX, StoredEntry, read_entry, sync_folder, temporary_files, write_entry
-from mmrl.data.fingerprint import ContentHashes, Fingerprint, hash_pixels
+from mmrl.data.fingerprint import ContentHashes, Fingerprint
 from mmrl.data.opening import OpenedMedia, OpenJob
 from mmrl.data.recipe import Recipe, differences, recipe_of
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import MediaRef
+from mmrl.data.source import source_name
 from mmrl.errors import CacheCorruptError, CacheMissError, CacheRecipeError, MediaError
 
 log = logging.getLogger(__name__)
@@ -80,9 +84,9 @@ class Request:
 
     @property
     def name(self) -> str:
-        """How messages name the medium: its path, or its content hash when it was made in memory."""
-        ref_source = self.job.ref.source
-        return str(ref_source) if isinstance(ref_source, Path) else f"{self.job.ref.kind} {self.source.sha256[:12]}"
+        """How messages name the medium: its path or other place, or its content hash when it was made in memory."""
+        ref = self.job.ref
+        return f"{ref.kind} {self.source.sha256[:12]}" if isinstance(ref.source, np.ndarray) else source_name(ref)
 
 
 class PixelCache:
@@ -165,10 +169,9 @@ class PixelCache:
 
     def request(self, job: OpenJob, video: VideoSection) -> Request:
         """Names of a medium's entry; reads the source only if its hash is not remembered. Raises MediaError."""
-        source, ref = job.ref.source, job.ref
-        content = (
-            hash_pixels(source, source_fps=ref.source_fps) if isinstance(source, np.ndarray) else self.hashes.of(source)
-        )
+        ref = fetched(job.ref, self.folder / DOWNLOADS, may_fetch=self.on_miss == "build")
+        job = OpenJob(ref, job[1], job[2])
+        content = self.hashes.of_medium(ref)
         recipe = recipe_of(job, video)
         key = recipe.key(content)
         return Request(job, content, recipe, key, entry_path(self.folder, key))
@@ -240,9 +243,9 @@ class PixelCache:
 
     def _store(self, request: Request, opened: OpenedMedia) -> MediaEntry:
         """Write an entry and open it as a reader would, which verifies what was written."""
-        source = request.job.ref.source
-        if isinstance(source, Path) and self.hashes.of(source) != request.source:
-            raise MediaError(source, "changed while it was being opened")
+        ref = request.job.ref
+        if not isinstance(ref.source, np.ndarray) and self.hashes.of_medium(ref) != request.source:
+            raise MediaError(source_name(ref), "changed while it was being opened")
         self._unsynced.add(request.path.parent)
         self._metrics.bytes_written += write_entry(request.path, _stored(request, opened))
         return _media_entry(request, self._read(request))

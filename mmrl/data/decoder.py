@@ -26,7 +26,8 @@ import mmrl
 from mmrl.config.schema import BudgetClass, VideoSection
 from mmrl.data.budget import VisionGeometry
 from mmrl.data.channel import Channel
-from mmrl.data.opening import OpenedMedia, OpenJob, open_medium
+from mmrl.data.locations import PdfPage
+from mmrl.data.opening import OpenedMedia, OpenJob, open_medium, reader_of
 from mmrl.data.sample import MediaRef
 from mmrl.data.source import source_name
 from mmrl.errors import MediaError, MmrlError
@@ -44,9 +45,9 @@ class MediaOpener:
 
     workers: decoder processes at most; 0 means one per core. They start when first needed and live until `close`.
 
-    `open` takes one medium: a clip file goes to a decoder process; a picture file is opened in the calling process,
-    where no deadline holds. `open_many` sends clip and picture files to the decoder processes. Media that are already
-    in memory are resized in the calling process: sending them away costs more.
+    `open` takes one medium: a clip or a PDF page goes to a decoder process; a picture is opened in the calling process,
+    where no deadline holds. `open_many` sends all of them to the decoder processes, files that lie in a row with their
+    bytes. Pixels that are already in memory are resized in the calling process: sending them away costs more.
 
     One call at a time: an `open_many` must be finished or closed before the next call, and threads need an opener
     each. Ctrl-C reaches the calling process only; when that ends, however it ends, its decoder processes end too.
@@ -72,7 +73,7 @@ class MediaOpener:
     def open(self, ref: MediaRef, budget: BudgetClass, geometry: VisionGeometry) -> OpenedMedia:
         """One medium. Raises MediaError."""
         job = OpenJob(ref, budget, geometry)
-        if ref.kind == "image":
+        if ref.kind == "image" and not isinstance(ref.source, PdfPage):
             return open_medium(job, self.video)
         ((_, result),) = self.open_many([job])
         if isinstance(result, MediaError):
@@ -200,8 +201,9 @@ class _DecoderProcess:
     def hang_report(self, video: VideoSection) -> MediaError:
         if not self._ready:
             raise MmrlError(f"a decoder process was not ready after {START_LIMIT_S:g} s; is the machine overloaded?")
-        reader = f" {video.reader}" if self._job and self._job.ref.kind == "video" else ""
-        return self._error(f"reader{reader} hung for {video.deadline_s:g} s (data.video.deadline_s) and was killed")
+        assert self._job is not None
+        reader = reader_of(self._job.ref, video).partition(" ")[0]
+        return self._error(f"reader {reader} hung for {video.deadline_s:g} s (data.video.deadline_s) and was killed")
 
     def _error(self, reason: str) -> MediaError:
         assert self._job is not None

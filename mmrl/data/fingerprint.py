@@ -12,13 +12,17 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from mmrl.data.archives import find_member, read_member
+from mmrl.data.file_bytes import on_disk
+from mmrl.data.locations import ArchiveMember, FileSource, FrameFiles, PdfPage, RawBytes
+from mmrl.data.sample import MediaRef
 from mmrl.errors import MediaError
 
 # A file written less than this ago may be written again without its mtime moving: clocks of file systems are coarse.
@@ -54,8 +58,10 @@ class Remembered:
     sha256: str
 
 
-def stamp_of(path: str | Path) -> Stamp:
-    """Stamp of a regular file, links followed. Raises MediaError for anything that cannot be read as one."""
+def stamp_of(path: str | Path | ArchiveMember) -> Stamp:
+    """Stamp of a regular file, links followed; of a member its archive's. MediaError for what cannot be read as one."""
+    if isinstance(path, ArchiveMember):
+        return stamp_of(path.archive)
     try:
         info = Path(path).stat()
     except (OSError, ValueError) as error:
@@ -65,8 +71,21 @@ def stamp_of(path: str | Path) -> Stamp:
     return Stamp(info.st_size, info.st_mtime_ns, info.st_ino)
 
 
-def hash_file(path: str | Path) -> str:
+def remembered_source(name: str) -> Path | ArchiveMember:
+    """The file or member that a line of the memory names: `/data/a.zip::b/c.png` is a member unless it is a file."""
+    archive, colons, member = name.partition("::")
+    while colons and not Path(name).is_file():
+        if Path(archive).is_file():
+            return ArchiveMember(Path(archive), member)
+        more, colons, member = member.partition("::")
+        archive = f"{archive}::{more}"
+    return Path(name)
+
+
+def hash_file(path: str | Path | ArchiveMember) -> str:
     """sha256 (hex) of a file's bytes. Raises MediaError when it cannot be read."""
+    if isinstance(path, ArchiveMember):
+        return hashlib.sha256(read_member(path)).hexdigest()
     try:
         with Path(path).open("rb", buffering=0) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -110,19 +129,41 @@ class ContentHashes:
         self.files_hashed = 0
         self.bytes_hashed = 0
 
-    def of(self, path: str | Path) -> Fingerprint:
+    def of(self, path: str | Path | ArchiveMember) -> Fingerprint:
         """Fingerprint of a file's content. Raises MediaError: missing, unreadable, or changing while it is read."""
-        name = os.fspath(path)
-        stamp = stamp_of(name)
+        name, stamp = str(path), stamp_of(path)
         seen = self._seen.get(name)
         if seen is None or seen[0] != stamp:
-            seen = (stamp, self._recall(name, stamp) or self._hash(name, stamp))
-        return Fingerprint(seen[1], stamp.size)
+            seen = (stamp, self._recall(path, stamp) or self._hash(path, stamp))
+        return Fingerprint(seen[1], find_member(path).size if isinstance(path, ArchiveMember) else stamp.size)
 
-    def _recall(self, name: str, stamp: Stamp) -> str | None:
+    def of_medium(self, ref: MediaRef) -> Fingerprint:
+        """Fingerprint of what a medium is made of, the same by whatever route the bytes come. Raises MediaError.
+
+        A picture loose, in an archive and in a row has one fingerprint, a PDF that of the whole file, a clip of frame
+        files that of the list of theirs. Rates and page numbers are the recipe's.
+        """
+        source = ref.source
+        if isinstance(source, np.ndarray):
+            return hash_pixels(source, source_fps=ref.source_fps)
+        if isinstance(source, FrameFiles):
+            return _hash_list([self._of_file(file) for file in source.files])
+        return self._of_file(source.file if isinstance(source, PdfPage) else source)
+
+    def _of_file(self, source: FileSource) -> Fingerprint:
+        if isinstance(source, RawBytes):
+            return Fingerprint(hashlib.sha256(source.data).hexdigest(), len(source.data))
+        if isinstance(source, ArchiveMember):
+            return self.of(source)
+        path = on_disk(source)
+        assert path is not None
+        return self.of(path)
+
+    def _recall(self, path: str | Path | ArchiveMember, stamp: Stamp) -> str | None:
         with self._lock:
             remembered = self._loaded()
-        sha256 = remembered.get((os.path.realpath(name), stamp))
+        name = str(path)
+        sha256 = remembered.get((_real_name(path), stamp))
         if sha256 is not None:
             self._seen[name] = (stamp, sha256)
         return sha256
@@ -133,25 +174,37 @@ class ContentHashes:
             self._remembered = {(line.path, line.stamp): line.sha256 for line in read_index(self._index)}
         return self._remembered
 
-    def _hash(self, name: str, stamp: Stamp) -> str:
+    def _hash(self, path: str | Path | ArchiveMember, stamp: Stamp) -> str:
         started_ns = time.time_ns()
-        sha256 = hash_file(name)
+        sha256 = hash_file(path)
         with self._lock:
             self.files_hashed += 1
-            self.bytes_hashed += stamp.size
-        if stamp_of(name) != stamp:
-            raise MediaError(name, "changed while it was being read")
+            self.bytes_hashed += find_member(path).size if isinstance(path, ArchiveMember) else stamp.size
+        if stamp_of(path) != stamp:
+            raise MediaError(path, "changed while it was being read")
         if started_ns - stamp.mtime_ns > SETTLED_NS:
-            self._remember(name, stamp, sha256)
+            self._remember(path, stamp, sha256)
         return sha256
 
-    def _remember(self, name: str, stamp: Stamp, sha256: str) -> None:
-        real = os.path.realpath(name)
-        self._seen[name] = (stamp, sha256)
+    def _remember(self, path: str | Path | ArchiveMember, stamp: Stamp, sha256: str) -> None:
+        real = _real_name(path)
+        self._seen[str(path)] = (stamp, sha256)
         if self._remembered is not None:
             self._remembered[real, stamp] = sha256
         if self._index is not None:
             append_line(self._index, Remembered(real, stamp, sha256))
+
+
+def _real_name(path: str | Path | ArchiveMember) -> str:
+    if isinstance(path, ArchiveMember):
+        return f"{os.path.realpath(path.archive)}::{path.member}"
+    return os.path.realpath(path)
+
+
+def _hash_list(files: Sequence[Fingerprint]) -> Fingerprint:
+    """Fingerprint of files in an order."""
+    text = "\n".join(["files", *(file.sha256 for file in files)])
+    return Fingerprint(hashlib.sha256(text.encode()).hexdigest(), sum(file.size for file in files))
 
 
 def append_line(index: Path, line: Remembered) -> None:

@@ -6,9 +6,10 @@ Letters: F frames, H/W pixels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import bisect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,14 +18,21 @@ import torch
 
 from mmrl.config.schema import BudgetClass, VideoSection
 from mmrl.data.budget import VisionGeometry, plan_image, plan_video, sample_times, sampled_fps
+from mmrl.data.file_bytes import as_path
+from mmrl.data.frame_clips import FrameFilesClip, MemoryClip
 from mmrl.data.image import open_image
+from mmrl.data.locations import FrameFiles, PdfPage
+from mmrl.data.pdf import renderer
 from mmrl.data.resize import resize_frame
 from mmrl.data.sample import MediaRef
 from mmrl.data.source import media_errors, source_name
-from mmrl.data.video import Clip, ClipInfo, open_clip, reader_version
+from mmrl.data.video import Clip, ClipInfo, mean_rate, open_clip, reader_version
 from mmrl.errors import MediaError
 
 MEMORY_READER = "memory"
+
+TIME_TOLERANCE_S = 0.0005
+"""A frame this little before the start of a span is in it: Matroska and WebM round times to milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,9 +43,10 @@ class OpenedMedia:
     grid_thw, num_tokens: as planned, after temporal padding.
     source_size: (width, height) in original pixels, upright.
     reader: name and version of what decoded it (`pyav 18.1.0`, `pillow 13.0.0`, `memory`).
-    timestamps_s: seconds of each frame after the clip's first frame. frame_indices: its place in presentation order.
-    A frame that stays on screen for long may be there twice.
-    source_fps, duration_s, sample_fps: of the clip; None for an image.
+    timestamps_s: seconds of each frame after the clip's first frame, or after start_s where the medium has one.
+    frame_indices: its place in presentation order, in the whole clip. A frame that stays on screen for long may be
+        there twice.
+    source_fps, sample_fps: of the clip; None for an image. duration_s: of the part that is shown.
     missing_frames: frames of a broken clip that could not be used (only with broken_tail: use_decoded). None: nobody
         knows how many.
     """
@@ -64,26 +73,36 @@ class OpenJob(NamedTuple):
 
 
 def open_medium(job: OpenJob, video: VideoSection) -> OpenedMedia:
-    """Open a picture or clip, from a file or from memory. Raises MediaError naming it."""
-    ref, budget, geometry = job
-    with media_errors(source_name(ref)):
-        if ref.kind == "image":
-            return _open_image(ref, budget, geometry)
-        if isinstance(ref.source, np.ndarray):
-            clip = MemoryClip(ref.source, fps=ref.source_fps)
-            return sample_clip(clip, job, reader=MEMORY_READER, broken_tail="error")
-        with open_clip(Path(ref.source), reader=video.reader) as clip:
-            return sample_clip(clip, job, reader=reader_version(video.reader), broken_tail=video.broken_tail)
+    """Open a picture or clip, from wherever its bytes are. Raises MediaError naming it."""
+    with media_errors(source_name(job.ref)):
+        if job.ref.kind == "image":
+            return _open_image(*job)
+        return _open_clip(job, video)
 
 
 def reader_of(ref: MediaRef, video: VideoSection) -> str:
     """Name and version of what opens a medium, for cache recipes."""
     if isinstance(ref.source, np.ndarray):
         return MEMORY_READER
-    return f"pillow {PIL.__version__}" if ref.kind == "image" else reader_version(video.reader)
+    if isinstance(ref.source, PdfPage):
+        return renderer()
+    is_picture = ref.kind == "image" or isinstance(ref.source, FrameFiles)
+    return f"pillow {PIL.__version__}" if is_picture else reader_version(video.reader)
+
+
+def _open_clip(job: OpenJob, video: VideoSection) -> OpenedMedia:
+    source, reader = job.ref.source, reader_of(job.ref, video)
+    assert not isinstance(source, PdfPage)
+    if isinstance(source, np.ndarray):
+        return sample_clip(MemoryClip(source, fps=job.ref.source_fps), job, reader=reader, broken_tail="error")
+    if isinstance(source, FrameFiles):
+        return sample_clip(FrameFilesClip(source, fps=job.ref.source_fps), job, reader=reader, broken_tail="error")
+    with as_path(source) as path, open_clip(path, reader=video.reader) as clip:
+        return sample_clip(clip, job, reader=reader, broken_tail=video.broken_tail)
 
 
 def _open_image(ref: MediaRef, budget: BudgetClass, geometry: VisionGeometry) -> OpenedMedia:
+    assert not isinstance(ref.source, FrameFiles)
     rgb_HW3 = open_image(ref.source)
     height, width = rgb_HW3.shape[:2]
     plan = plan_image(width, height, budget, geometry)
@@ -92,26 +111,47 @@ def _open_image(ref: MediaRef, budget: BudgetClass, geometry: VisionGeometry) ->
         grid_thw=plan.grid_thw,
         num_tokens=plan.num_tokens,
         source_size=(width, height),
-        reader=MEMORY_READER if isinstance(ref.source, np.ndarray) else f"pillow {PIL.__version__}",
+        reader=reader_of(ref, VideoSection()),
     )
 
 
 def sample_clip(clip: Clip, job: OpenJob, *, reader: str, broken_tail: str) -> OpenedMedia:
-    """The frames a budget wants of an open clip.
+    """The frames a budget wants of an open clip, of the part that the medium names.
 
     A wanted frame that does not decode means that the clip is broken. Then broken_tail decides: `error` raises
     MediaError with the counts, `use_decoded` samples anew from the frames that do decode.
     """
     info = clip.info
-    usable: Sequence[int] = range(info.num_frames)
-    opened = None if info.missing_frames != 0 and broken_tail == "error" else _read(clip, usable, job, reader=reader)
-    if opened is None:
-        usable = sorted(index for index, _ in clip.frames(usable))
-        _check_tail(len(usable), info, job, reader=reader, broken_tail=broken_tail)
-        opened = _read(clip, usable, job, reader=reader)
+    span = span_frames(info, job.ref)
+    opened = None if info.missing_frames != 0 and broken_tail == "error" else _read(clip, span, job, reader=reader)
+    if opened is not None:
+        return replace(opened, missing_frames=info.missing_frames)
+    decoded = sorted(index for index, _ in clip.frames(range(info.num_frames)))
+    _check_tail(len(decoded), info, job, reader=reader, broken_tail=broken_tail)
+    opened = _read(clip, [index for index in decoded if index in span], job, reader=reader)
     if opened is None:
         raise MediaError(source_name(job.ref), "frames that decoded at first did not decode again")
-    return opened
+    missing = None if info.missing_frames is None else info.num_frames + info.missing_frames - len(decoded)
+    return replace(opened, missing_frames=missing)
+
+
+def span_frames(info: ClipInfo, ref: MediaRef) -> range:
+    """The frames of a clip that are presented from start_s until before end_s. MediaError where there are none.
+
+    Ten frames a second, 0.5 to 1.0 s: frames 5 to 9. An end beyond the end of the clip means its end. Times are
+    compared to half a millisecond, for Matroska and WebM store whole ones.
+    """
+    if ref.start_s is None and ref.end_s is None:
+        return range(info.num_frames)
+    start_s, end_s = ref.start_s or 0.0, info.duration_s if ref.end_s is None else ref.end_s
+    if start_s > info.duration_s - TIME_TOLERANCE_S:
+        reason = f"start_s {start_s:g} lies beyond the end of the clip, which lasts {info.duration_s:g} s"
+        raise MediaError(source_name(ref), reason)
+    first, end = (bisect.bisect_left(info.timestamps_s, time_s - TIME_TOLERANCE_S) for time_s in (start_s, end_s))
+    if first >= end:
+        before = f"; the last one before starts at {info.timestamps_s[first - 1]:g} s" if first else ""
+        raise MediaError(source_name(ref), f"no frame starts between {start_s:g} and {end_s:g} s{before}")
+    return range(first, end)
 
 
 def _check_tail(decoded: int, info: ClipInfo, job: OpenJob, *, reader: str, broken_tail: str) -> None:
@@ -129,9 +169,10 @@ def _check_tail(decoded: int, info: ClipInfo, job: OpenJob, *, reader: str, brok
 
 def _read(clip: Clip, usable: Sequence[int], job: OpenJob, *, reader: str) -> OpenedMedia | None:
     """Sample, plan, decode and resize; None if a wanted frame does not decode."""
-    info = clip.info
+    info, start_s = clip.info, job.ref.start_s or 0.0
     times_s = [info.timestamps_s[index] for index in usable]
-    picked = tuple(usable[i] for i in sample_times(times_s, info.fps, job.budget, job.geometry))
+    fps = info.fps if len(times_s) == info.num_frames else mean_rate(times_s, info.fps)
+    picked = tuple(usable[i] for i in sample_times(times_s, fps, job.budget, job.geometry))
     plan = plan_video(len(picked), *info.size, job.budget, job.geometry)
     frames_F3HW = torch.empty((len(picked), 3, plan.height, plan.width), dtype=torch.uint8)
     if not _fill(frames_F3HW, clip, picked, job):
@@ -142,12 +183,11 @@ def _read(clip: Clip, usable: Sequence[int], job: OpenJob, *, reader: str) -> Op
         num_tokens=plan.num_tokens,
         source_size=info.size,
         reader=reader,
-        timestamps_s=tuple(info.timestamps_s[index] for index in picked),
+        timestamps_s=tuple(info.timestamps_s[index] - start_s for index in picked),
         frame_indices=picked,
         source_fps=info.fps,
-        duration_s=info.duration_s,
-        sample_fps=sampled_fps(len(picked), len(usable), info.fps),
-        missing_frames=None if info.missing_frames is None else info.num_frames + info.missing_frames - len(usable),
+        duration_s=min(info.duration_s, job.ref.end_s or math.inf) - start_s,
+        sample_fps=sampled_fps(len(picked), len(usable), fps),
     )
 
 
@@ -165,27 +205,3 @@ def _fill(frames_F3HW: torch.Tensor, clip: Clip, picked: Sequence[int], job: Ope
                 frames_F3HW[place] = frame_3HW
         missing.discard(index)
     return not missing
-
-
-class MemoryClip:
-    """A clip made in memory, uint8 RGB (F, H, W, 3) at a constant rate, under the contract of a reader."""
-
-    def __init__(self, frames_FHW3: np.ndarray, *, fps: float | None) -> None:
-        name = f"video in memory, shape {frames_FHW3.shape}, {frames_FHW3.dtype}"
-        if frames_FHW3.ndim != 4 or frames_FHW3.shape[3] != 3 or frames_FHW3.dtype != np.uint8:
-            raise MediaError(name, "expected uint8 (F, H, W, 3) with the channels last")
-        if 0 in frames_FHW3.shape:
-            raise MediaError(name, "holds no pixels")
-        if not fps or fps <= 0:
-            raise MediaError(name, f"source_fps must be its frames per second, not {fps}")
-        self._frames_FHW3 = frames_FHW3
-        times_s = tuple(index / fps for index in range(len(frames_FHW3)))
-        size = (frames_FHW3.shape[2], frames_FHW3.shape[1])
-        self.info = ClipInfo(times_s, start_s=0.0, size=size, rotation=0, codec="raw", container=MEMORY_READER, fps=fps)
-
-    def frames(self, indices: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
-        """See mmrl.data.video.Clip.frames."""
-        return ((index, self._frames_FHW3[index]) for index in indices)
-
-    def close(self) -> None:
-        """Nothing is held open."""

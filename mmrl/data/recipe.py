@@ -17,8 +17,9 @@ from typing import Any
 from mmrl.config.schema import BudgetClass, VideoSection
 from mmrl.data.budget import VisionGeometry
 from mmrl.data.fingerprint import Fingerprint
+from mmrl.data.locations import FrameFiles, PdfPage
 from mmrl.data.opening import OpenJob, reader_of
-from mmrl.data.sample import MediaKind
+from mmrl.data.sample import MediaKind, MediaRef
 
 # Raised whenever the same fields come to mean other pixels: changed arithmetic, changed layout of an entry.
 FORMAT = 2
@@ -32,7 +33,8 @@ class Recipe:
     """A recipe as canonical JSON: sorted keys, no blanks. Equal text, equal recipe.
 
     Fields: format, kind, budget, sizing (of the family), resize, reader, broken_tail. Those that cannot matter to an
-    image (frames, rates) are left out of an image's recipe, so changing `max_frames` keeps every cached image.
+    image (frames, rates) are left out of an image's recipe, so changing `max_frames` keeps every cached image. Only
+    where a medium has them: start_s and end_s, source_fps of frame files, page and dpi of a PDF.
     """
 
     text: str
@@ -49,15 +51,32 @@ class Recipe:
 
 def recipe_of(job: OpenJob, video: VideoSection) -> Recipe:
     """Recipe of a medium opened as `video` says."""
-    broken_tail = video.broken_tail if job.ref.kind == "video" else None
+    is_stream = job.ref.kind == "video" and not isinstance(job.ref.source, FrameFiles)
+    broken_tail = video.broken_tail if is_stream else None
     reader = reader_of(job.ref, video)
     # Frozen sections hash by value, which pyright cannot see.
-    return _make_recipe(job.ref.kind, job.budget, job.geometry, reader, broken_tail)  # pyright: ignore[reportArgumentType]
+    return _make_recipe(job.ref.kind, job.budget, job.geometry, reader, broken_tail, _part(job.ref))  # pyright: ignore[reportArgumentType]
+
+
+def _part(ref: MediaRef) -> tuple[tuple[str, float], ...]:
+    """What is shown of the content, as fields of the recipe; empty for all of an ordinary file."""
+    fields: dict[str, float | None] = {"start_s": ref.start_s or None, "end_s": ref.end_s}
+    if isinstance(ref.source, FrameFiles):
+        fields["source_fps"] = ref.source_fps
+    given = tuple((name, float(value)) for name, value in fields.items() if value is not None)  # 2 and 2.0 are one
+    if isinstance(ref.source, PdfPage):
+        given += (("page", ref.source.page), ("dpi", ref.source.dpi))
+    return given
 
 
 @functools.lru_cache(maxsize=1024)
 def _make_recipe(
-    kind: MediaKind, budget: BudgetClass, geometry: VisionGeometry, reader: str, broken_tail: str | None
+    kind: MediaKind,
+    budget: BudgetClass,
+    geometry: VisionGeometry,
+    reader: str,
+    broken_tail: str | None,
+    part: tuple[tuple[str, float], ...],
 ) -> Recipe:
     budget_fields, sizing = budget.model_dump(), geometry.sizing()
     if kind == "image":
@@ -71,6 +90,7 @@ def _make_recipe(
         "resize": f"{RESIZE}, torch {_torch_version()}",
         "reader": reader,
         "broken_tail": broken_tail,
+        **dict(part),
     }
     return Recipe(json.dumps(fields, sort_keys=True, separators=(",", ":")))
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
+from mmrl.data.locations import ArchiveMember, MediaSource, PdfPage, Url
 
 MediaKind = Literal["image", "video"]
 GeometryKind = Literal["box", "point", "time"]
@@ -65,17 +65,29 @@ class Message:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MediaRef:
-    """One medium as a row names it: a file, or pixels made in memory.
+    """One medium as a row names it: where its bytes are and what is wanted of it.
 
-    source: absolute path; or uint8 RGB (H, W, 3) for an image and (F, H, W, 3) for a clip made in memory.
+    source: absolute path or another place of mmrl.data.locations; or pixels made in memory, uint8 RGB (H, W, 3) for an
+        image and (F, H, W, 3) for a clip.
     budget: name of a budget class; None means the sample's modality.
-    source_fps: frames per second of an in-memory clip (required there, unused for files).
+    source_fps: frames per second of a clip in memory or given as frame files (required there, None for others).
+    start_s, end_s: the part of a clip that is shown, in seconds after its first frame; None: its start, its end.
+    budget_keys: keys of the budget class that this medium sets itself (`{"max_frames": 8}`).
     """
 
     kind: MediaKind
-    source: Path | np.ndarray
+    source: MediaSource
     budget: str | None = None
     source_fps: float | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    budget_keys: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def has_name(self) -> bool:
+        """Whether `source` is a short name of something outside the row, worth remembering: equal if it is the same."""
+        file = self.source.file if isinstance(self.source, PdfPage) else self.source
+        return isinstance(file, Path | ArchiveMember | Url)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,15 @@ _HEAD_BYTES = 24
 
 
 def source_name(ref: MediaRef) -> str:
-    """How error messages name a medium: its path, or what it is when it lives in memory."""
+    """How messages name a medium: its path or other place, or what it is when its pixels live in memory."""
     if isinstance(ref.source, np.ndarray):
         return f"{ref.kind} in memory, shape {ref.source.shape}, {ref.source.dtype}"
     return str(ref.source)
+
+
+def first_bytes_of(data: bytes) -> str:
+    """The first bytes of a file as an error message shows them: they tell an HTML page from a picture."""
+    return repr(data[:_HEAD_BYTES])
 
 
 def check_file(path: Path) -> None:
@@ -35,9 +40,9 @@ def check_file(path: Path) -> None:
 
 
 def first_bytes(path: Path) -> str:
-    """The first bytes of a file as an error message shows them: they tell an HTML page from a picture."""
+    """The same of a file by its path."""
     with path.open("rb") as file:
-        return repr(file.read(_HEAD_BYTES))
+        return first_bytes_of(file.read(_HEAD_BYTES))
 
 
 @contextmanager

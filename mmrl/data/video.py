@@ -27,6 +27,7 @@ READERS = {
     "decord": "mmrl.data.video_readers.decord_reader",
     "opencv": "mmrl.data.video_readers.opencv_reader",
     "qwen_vl_utils": "mmrl.data.video_readers.qwen_vl_utils_reader",
+    "torchcodec": "mmrl.data.video_readers.torchcodec_reader",
 }
 """Reader name -> module with `open_clip(path) -> Clip` and `version() -> str`. Imported when asked for."""
 

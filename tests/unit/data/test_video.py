@@ -8,6 +8,7 @@ import av
 import numpy as np
 import pytest
 from makers.clips import ClipSpec, cut_file, shown_index, write_clip, write_streams
+from makers.readers import ABSENT, EACH, USABLE
 from makers.shared import shared_media
 
 from mmrl.data.video import READERS, frame_at, mean_rate, open_clip, reader_version
@@ -16,6 +17,7 @@ from mmrl.errors import ConfigError, MediaError
 
 VFR = tuple(np.cumsum([0.0] + [0.05, 0.05, 0.4, 0.1, 0.033] * 5).round(4).tolist())
 EVERY, DECORD = frozenset(READERS), frozenset({"decord", "qwen_vl_utils"})
+NOT_TIMED = DECORD | {"torchcodec"}
 
 # name of the file -> how it is made, readers that refuse it (each with an error that names it)
 CLIPS = {
@@ -29,18 +31,18 @@ CLIPS = {
     "odd.mp4": (ClipSpec(width=81, height=47, pix_fmt="yuv444p"), frozenset()),
     "late_start.mp4": (ClipSpec(start_s=2.0), frozenset()),  # fault 39
     "late_start.mkv": (ClipSpec(start_s=2.0), frozenset()),
-    "edit_list.mp4": (ClipSpec(frames=35, hidden=5), DECORD),  # fault 39
+    "edit_list.mp4": (ClipSpec(frames=35, hidden=5), NOT_TIMED),  # fault 39
     "one_frame.mp4": (ClipSpec(frames=1), frozenset({"qwen_vl_utils"})),  # fault 34
-    "no_times.h264": (ClipSpec(format="h264"), DECORD),
+    "no_times.h264": (ClipSpec(format="h264"), NOT_TIMED),
     "animation.gif": (ClipSpec(codec="gif", pix_fmt="rgb8", frames=12), DECORD),
     "ten_bit_hevc.mp4": (ClipSpec(codec="libx265", pix_fmt="yuv420p10le"), frozenset({"qwen_vl_utils"})),
     "hevc.mkv": (ClipSpec(codec="libx265", frames=60, gop=20, b_frames=3), frozenset({"qwen_vl_utils"})),
     "vp9.webm": (ClipSpec(codec="libvpx-vp9"), frozenset()),
-    "av1.mkv": (ClipSpec(codec="libsvtav1"), EVERY - {"pyav"}),
+    "av1.mkv": (ClipSpec(codec="libsvtav1"), EVERY - {"pyav", "torchcodec"}),
     "mpeg4.mp4": (ClipSpec(codec="mpeg4", frames=40), frozenset({"qwen_vl_utils"})),
     "mpeg4.avi": (ClipSpec(codec="mpeg4", frames=40, b_frames=0), DECORD),
-    "reordered.avi": (ClipSpec(), DECORD),
-    "broadcast.ts": (ClipSpec(), DECORD),
+    "reordered.avi": (ClipSpec(), NOT_TIMED),
+    "broadcast.ts": (ClipSpec(), NOT_TIMED),
 }
 
 
@@ -56,7 +58,7 @@ def shown(clip, indices):
     return {index: shown_index(frame) for index, frame in clip.frames(indices)}
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", EACH)
 @pytest.mark.parametrize("name", [name for name in CLIPS if name != "av1.mkv"])
 def test_frames_are_those_asked_for(folder, name, reader):  # faults 39, 40, 41, 45
     spec, refused_by = CLIPS[name]
@@ -89,7 +91,7 @@ def test_av1(folder):
 
 @pytest.mark.parametrize("name", ["constant.mp4", "variable.mp4", "turned_90.mp4", "late_start.mp4"])
 def test_readers_agree_to_a_gray_level(folder, name):
-    frames = {reader: open_and_read(folder / name, reader) for reader in READERS}
+    frames = {reader: open_and_read(folder / name, reader) for reader in USABLE}
     for reader, of_reader in frames.items():
         assert of_reader.keys() == frames["pyav"].keys()
         for index, frame in of_reader.items():
@@ -123,7 +125,7 @@ def test_info_of_a_turned_clip(folder):  # fault 41
         assert clip.info.fps == 10.0 and clip.info.duration_s == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", EACH)
 def test_default_stream_of_several(tmp_path, reader):
     first, second = ClipSpec(frames=20), ClipSpec(frames=20, first=512, width=96)
     path = write_streams(tmp_path / "two.mp4", [first, second], default=1)
@@ -142,7 +144,7 @@ def test_a_cover_picture_is_no_video(tmp_path):
         assert clip.info.num_frames == 1  # a picture opened as a clip is a clip of one frame
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", EACH)
 @pytest.mark.parametrize(
     ("content", "reason"),
     [(b"", "the file is empty"), (b"<html>404</html>", r"no readable container.*it starts with b'<html>404</html>'")],
@@ -154,7 +156,7 @@ def test_no_clip_at_all(tmp_path, reader, content, reason):  # fault 38
         open_and_read(path, reader)
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", EACH)
 def test_no_other_reader_is_suggested_for_what_none_can_open(tmp_path, reader):
     path = write_clip(tmp_path / "clip.mp4", ClipSpec(frames=4))
     path.write_bytes(path.read_bytes().replace(b"avc1", b"none").replace(b"avcC", b"none"))
@@ -185,7 +187,7 @@ def test_cut_files_are_noticed(tmp_path, name):  # faults 37, 42
         assert clip.info.missing_frames == (60 - clip.info.num_frames if name == "cut.mp4" else None)
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", EACH)
 def test_readers_print_nothing_about_broken_clips(tmp_path, reader):
     path = cut_file(write_clip(tmp_path / "cut.mkv", ClipSpec(frames=60, b_frames=0)), keep=0.6)
     program = (
@@ -226,7 +228,7 @@ def test_unknown_reader(folder):
 
 def test_reader_versions():
     assert all(
-        reader_version(reader).startswith(f"{reader} ") and reader_version(reader)[-1].isdigit() for reader in READERS
+        reader_version(reader).startswith(f"{reader} ") and reader_version(reader)[-1].isdigit() for reader in USABLE
     )
 
 
