@@ -125,7 +125,7 @@ class CardReader:
         return str(value)
 
     def _sample(self, row: Mapping[str, Any], *, sample_id: str, origin: str) -> Sample:
-        values = {name: self._value(row, name) for name in FIELDS}
+        values = self._values(row)
         space = self._space(values["answer_space"])
         modality = _text(values["modality"], "modality") or self.card.modality
         filler = self._filler(row, values, modality=modality, space=space)
@@ -139,7 +139,7 @@ class CardReader:
             sample_id=sample_id,
             task=task,
             modality=modality or ("video" if "video" in kinds else "image" if kinds else "text"),
-            messages=apply_templates(messages, self.templates, task=task),
+            messages=apply_templates(messages, self.templates, task=task, columns=row),
             media=tuple(filler.media),
             answer=self._answer(values["answer"], demonstration),
             answer_space=space,
@@ -161,6 +161,22 @@ class CardReader:
     @cached_property
     def _taken(self) -> frozenset[str]:
         return frozenset(column for columns in self._columns.values() for column in columns)
+
+    def _values(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """All sample fields. Most have one plain column, which is read without more ado: this runs for every row."""
+        values = {name: row.get(column) for name, column in self._plain.items()}
+        for name in FIELDS:
+            if values.get(name) is None and (name not in self._plain or name not in self._optional):
+                values[name] = self._value(row, name)
+        return values
+
+    @cached_property
+    def _plain(self) -> dict[str, str]:
+        """Sample fields that stand in one column, or in none, and not inside another."""
+        first = {name: columns[0] if columns else "" for name, columns in self._columns.items()}
+        return {
+            name: first[name] for name, columns in self._columns.items() if len(columns) < 2 and "." not in first[name]
+        }
 
     def _value(self, row: Mapping[str, Any], name: str) -> Any:
         """The value of a sample field; None where an optional one is absent or null."""
@@ -194,7 +210,7 @@ class CardReader:
             return read_media_cell(value, kind, field=name, root=self.root, budget=budget, rules=self.rules)
 
         columns: dict[MediaKind, list[MediaRef]] = {
-            kind: read(kind, values[name], name) for kind, name in _MEDIA.items()
+            kind: [] if values[name] is None else read(kind, values[name], name) for kind, name in _MEDIA.items()
         }
         return Filler(columns, read, geometry=self._geometry(row, space), words=self._words(row))
 

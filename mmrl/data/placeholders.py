@@ -7,7 +7,6 @@ equal the row's media; from then on a placeholder is a part of its own and text 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +16,7 @@ from mmrl.data.sample import GeometryPart, MediaKind, MediaPart, MediaRef, Part,
 from mmrl.errors import DataError
 
 PATH = "{path}"
+_MEDIA = ("image", "video")
 _NOUNS = {"image": "image", "video": "video", "geometry": "geometry value", "text": "word"}
 
 
@@ -77,10 +77,14 @@ def check_counts(texts: Sequence[Sequence[Piece]], given: Mapping[str, int], *, 
 
     A kind that no text is searched for may also have no place at all: its media come first.
     """
-    found = Counter(piece.kind for text in texts for piece in text if isinstance(piece, Slot) and piece.value is None)
-    for kind in _NOUNS:
-        if found[kind] != given.get(kind, 0) and (found[kind] or kind in searched):
-            raise DataError(_mismatch(kind, found[kind], given.get(kind, 0)))
+    found = dict.fromkeys(_NOUNS, 0)
+    for text in texts:
+        for piece in text:
+            if isinstance(piece, Slot) and piece.value is None:
+                found[piece.kind] += 1
+    for kind, count in found.items():
+        if count != given.get(kind, 0) and (count or kind in searched):
+            raise DataError(_mismatch(kind, count, given.get(kind, 0)))
 
 
 def _mismatch(kind: str, found: int, given: int) -> str:
@@ -111,17 +115,12 @@ def media_in_front(
 
     Those are the media of columns for which the texts have no place, and with `lift` also those that have one.
     """
-    placed = [piece for text in texts for piece in text if _is_medium(piece)]
-    unplaced = [kind for kind in ("image", "video") if Slot(kind) not in placed]
-    front = [Slot(kind) for kind in unplaced for _ in range(given.get(kind, 0))]
+    placed = [piece for text in texts for piece in text if isinstance(piece, Slot) and piece.kind in _MEDIA]
+    front = [Slot(kind) for kind in _MEDIA if Slot(kind) not in placed for _ in range(given.get(kind, 0))]
     if lift:
-        front += [piece for piece in placed if isinstance(piece, Slot)]
-        texts = [[piece for piece in text if not _is_medium(piece)] for text in texts]
-    return sorted(front, key=lambda slot: slot.kind), [[*text] for text in texts]
-
-
-def _is_medium(piece: Piece) -> bool:
-    return isinstance(piece, Slot) and piece.kind in ("image", "video")
+        front = sorted((*front, *placed), key=lambda slot: slot.kind)
+        texts = [[piece for piece in text if isinstance(piece, str) or piece.kind not in _MEDIA] for text in texts]
+    return front, [[*text] for text in texts]
 
 
 class Filler:

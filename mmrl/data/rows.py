@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 import re
 from array import array
 from bisect import bisect_right
@@ -74,7 +75,7 @@ class TextRows:
     @classmethod
     def of(cls, path: Path, spans: Iterable[tuple[int, int, int]]) -> TextRows:
         """spans: (start, end, line) of each row; 20 bytes of each stay."""
-        stamp = _stamp(path)
+        stamp = _stamp(path.stat())
         starts, ends, lines = array("q"), array("q"), array("I")
         for start, end, line in spans:
             starts.append(start)
@@ -90,18 +91,20 @@ class TextRows:
         return f"{self.path.name}:{self.line_N[number]}"
 
     def read(self, number: int) -> dict[str, Any]:
-        if _stamp(self.path) != self.size_and_mtime:
-            raise DataError(f"{self.path}: the file changed after it was read; start again")
         start, end = int(self.start_N[number]), int(self.end_N[number])
-        with self.path.open("rb") as file:
-            file.seek(start)
-            raw = file.read(end - start)
+        # Opened anew each time (a descriptor cannot be shared with other processes), without Python's file layers.
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            if _stamp(os.fstat(descriptor)) != self.size_and_mtime:
+                raise DataError(f"{self.path}: the file changed after it was read; start again")
+            raw = os.pread(descriptor, end - start, start)
+        finally:
+            os.close(descriptor)
         return _parse_object(raw, self.origin(number))
 
 
-def _stamp(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns
+def _stamp(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns
 
 
 def _parse_object(raw: bytes, origin: str) -> dict[str, Any]:
