@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES
-from mmrl.config.schema import BudgetClass, DataSection, RunConfig
+from mmrl.config.schema import BudgetClass, DataSection, DatasetSection, RunConfig
 from mmrl.config.tree import Node, Origin
-from mmrl.errors import PluginError, did_you_mean
+from mmrl.data.template_library import system_text, user_text
+from mmrl.data.template_text import template_problem
+from mmrl.errors import ConfigError, PluginError, did_you_mean
 from mmrl.plugins import find_plugin
 
 Problems = Iterator[str]
@@ -108,13 +110,23 @@ def check_templates(run: Located) -> Problems:
                 yield from _template_problems(run, f"{prefix}.{split}.{i}", dataset)
 
 
-def _template_problems(run: Located, prefix: str, section: object) -> Problems:
-    templates = {"user_template": getattr(section, "user_template", None)}
-    templates |= {f"task_templates.{task}": text for task, text in getattr(section, "task_templates", {}).items()}
-    for key, text in templates.items():
-        if text is not None and "{prompt}" not in text:
-            fact = f"'{prefix}.{key}' does not contain {{prompt}}, so every question would be lost"
-            yield run.at(f"{prefix}.{key}", f"{fact}; write {{prompt}} where the question belongs")
+def _template_problems(run: Located, prefix: str, section: DataSection | DatasetSection) -> Problems:
+    texts = {"user_template": section.user_template, "system_prompt": section.system_prompt}
+    texts |= {f"task_templates.{task}": text for task, text in section.task_templates.items()}
+    for key, text in texts.items():
+        try:
+            problem = None if text is None else _template_problem(key, text)
+        except ConfigError as error:
+            problem = str(error)
+        if problem is not None:
+            yield run.at(f"{prefix}.{key}", f"'{prefix}.{key}' {problem}")
+
+
+def _template_problem(key: str, text: str) -> str | None:
+    if key == "system_prompt":
+        system_text(text)
+        return None
+    return template_problem(user_text(text))
 
 
 def check_stages(run: Located) -> Problems:

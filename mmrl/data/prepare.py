@@ -19,7 +19,7 @@ from mmrl.data.sample import GeometryKind, MediaRef, Sample
 from mmrl.data.skipped import SkipKind, Skipped, SkippedLog
 from mmrl.errors import DataError, MediaError, MmrlError, PromptTooLongError
 from mmrl.models.families import FamilyProcessor
-from mmrl.scoring.geometry import to_model_space
+from mmrl.scoring.geometry import answer_medium, to_model_space
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,8 +94,7 @@ class Preparer:
         kind = self.geometry_kind(sample.task)
         if kind is None:
             return sample
-        # A time speaks about the first clip, a place about the first medium.
-        medium = next((entry for entry in media if kind != "time" or entry.kind == "video"), None)
+        medium = answer_medium(media, kind=kind)
         if medium is None:
             raise DataError(
                 f"{sample.where}: task {sample.task!r} answers with a {kind}, but the row has no medium for it"

@@ -22,10 +22,10 @@ from jinja2 import TemplateError
 from mmrl.data.budget import SourceSize, largest_max_pixels
 from mmrl.data.positions import prompt_positions, text_positions
 from mmrl.data.rendered import MediaEntry, Placeholder, RenderedPrompt
-from mmrl.data.sample import GeometryPart, MediaPart, Message, Part, Sample, TextPart
+from mmrl.data.sample import GeometryPart, MediaPart, Message, Part, Sample, SpacePart, TextPart
 from mmrl.errors import DataError, PromptTooLongError
 from mmrl.models.families import FamilyProcessor
-from mmrl.scoring.geometry import format_geometry, place
+from mmrl.scoring.geometry import answer_medium, describe_space, format_geometry, place
 
 ROLES = ("system", "user", "assistant")
 # Private-use characters: no template holds them, and texts are not yet in the string when it is split.
@@ -211,8 +211,23 @@ def _content(message: Message, texts: list[str], conversation: _Conversation) ->
             content.append({"type": conversation.media[part.medium].kind})
         else:
             content.append({"type": "text", "text": _MARK.format(len(texts))})
-            texts.append(part.text if isinstance(part, TextPart) else _geometry_text(part, conversation))
+            texts.append(_part_text(part, conversation))
     return content
+
+
+def _part_text(part: TextPart | GeometryPart | SpacePart, conversation: _Conversation) -> str:
+    if isinstance(part, TextPart):
+        return part.text
+    return _space_text(part, conversation) if isinstance(part, SpacePart) else _geometry_text(part, conversation)
+
+
+def _space_text(part: SpacePart, conversation: _Conversation) -> str:
+    """The words for the space the model answers in, about the medium the answer speaks about."""
+    processor = conversation.processor
+    medium = answer_medium(conversation.media, kind=part.kind)
+    if medium is None:
+        raise DataError(f"{conversation.where}: the template asks for a {part.kind}, but the row has no medium for it")
+    return describe_space(processor.time_space if part.kind == "time" else processor.box_space, medium, kind=part.kind)
 
 
 def _geometry_text(part: GeometryPart, conversation: _Conversation) -> str:

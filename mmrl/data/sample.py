@@ -52,7 +52,14 @@ class GeometryPart:
     medium: int = 0
 
 
-Part = TextPart | MediaPart | GeometryPart
+@dataclass(frozen=True, slots=True)
+class SpacePart:
+    """The words for the space the model writes boxes, points or times in, found when the prompt is rendered."""
+
+    kind: GeometryKind
+
+
+Part = TextPart | MediaPart | GeometryPart | SpacePart
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,27 @@ def _check_count(values: Sequence[float], *, kind: GeometryKind) -> None:
         raise ValueError(f"a {kind} has {' or '.join(map(str, counts))} numbers, not {len(values)}")
 
 
+def answer_medium(media: Sequence[MediaEntry], *, kind: GeometryKind) -> MediaEntry | None:
+    """The medium that an answer speaks about: the first clip for a time, the first medium for a place; None: none."""
+    return next((entry for entry in media if kind != "time" or entry.kind == "video"), None)
+
+
+def describe_space(space: str, media_entry: MediaEntry, *, kind: GeometryKind) -> str:
+    """What the numbers of an answer are, in words for a prompt: `... the left edge of the box in <these words>`.
+
+    `model_px` of a picture of 84 x 56: "pixels of the image, which is 84 wide and 56 high".
+    """
+    found = check_space(space, kind=kind)
+    noun, scale = media_entry.kind, f"{found.scale:g}"
+    if kind == "time":
+        from_start = "seconds from the start of the video"
+        return from_start if found.kind == "seconds" else f"numbers from 0, the video's start, to {scale}, its end"
+    if found.kind == "share":
+        return f"numbers from 0, the left or top edge of the {noun}, to {scale}, its right or bottom edge"
+    width, height = media_entry.source_size if found.kind == "original" else media_entry.model_size
+    return f"pixels of the {noun}, which is {width} wide and {height} high"
+
+
 def place(
     values: Sequence[float], media_entry: MediaEntry, *, kind: GeometryKind, source_space: str, target_space: str
 ) -> tuple[float, ...]:
