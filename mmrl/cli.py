@@ -15,12 +15,15 @@ import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from mmrl import __version__
 from mmrl.errors import MmrlError
+
+if TYPE_CHECKING:
+    from mmrl.data.sample import MediaKind
 
 app = typer.Typer(
     help="Reinforcement-learning fine-tuning of vision-language models.",
@@ -120,6 +123,63 @@ def score(
     from mmrl import api
 
     raise typer.Exit(api.score(file, config=config, out=out))
+
+
+@app.command(
+    epilog=_example(
+        'mmrl generate --model runs/my-run/checkpoints/best/model --image street.jpg --prompt "Where is the dog?"',
+        'mmrl generate --model /models/Qwen2.5-VL-3B-Instruct --adapter adapter --video a.mp4 --prompt "..." -n 4',
+    )
+)
+def generate(
+    model: Annotated[str, typer.Option(help="Model folder, checkpoint or hub id.")],
+    prompt: Annotated[str, typer.Option(help="The question.")],
+    image: Annotated[list[str] | None, typer.Option(help="A picture; may be given several times.")] = None,
+    video: Annotated[list[str] | None, typer.Option(help="A clip; may be given several times.")] = None,
+    adapter: Annotated[Path | None, typer.Option(help="Folder of a LoRA adapter of this model.")] = None,
+    n: Annotated[int, typer.Option("-n", min=1, help="Answers; more than one are sampled.")] = 1,
+    temperature: Annotated[
+        float | None, typer.Option(min=0.0, help="Default: 0 (greedy) for one answer, else 1.")
+    ] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 512,
+    seed: Annotated[int, typer.Option(help="Of sampling.")] = 0,
+    task: Annotated[str | None, typer.Option(help="Use the template this task was trained with.")] = None,
+    system: Annotated[str | None, typer.Option(help="System prompt, instead of the trained one.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="No user template around the question.")] = False,
+    draw: Annotated[Path, typer.Option(help="PNG of the media with boxes, points and times.")] = Path("answer.png"),
+    dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Type of the weights.")] = "bfloat16",
+    cache: Annotated[Path, typer.Option(help="Pixel cache to use.")] = DEFAULT_CACHE,
+) -> None:
+    """Ask a model about pictures and clips, under the settings it was trained with."""
+    from mmrl.commands.generate import Question, Speaker, generate_command, question_sampling
+    from mmrl.config.schema import ModelSection
+
+    media: list[tuple[MediaKind, str]] = [("image", path) for path in image or ()]
+    media += [("video", path) for path in video or ()]
+    raise typer.Exit(
+        generate_command(
+            Speaker.of(ModelSection(path=model, dtype=dtype), adapter),
+            Question(prompt, tuple(media), task=task, system=system, template=not raw),
+            n=n,
+            sampling=question_sampling(n, temperature=temperature, max_new_tokens=max_new_tokens),
+            seed=seed,
+            cache=cache,
+            sheet=draw,
+        )
+    )
+
+
+@app.command(epilog=_example("mmrl export runs/my-run exported --step best --merge-lora"))
+def export(
+    run: Annotated[Path, typer.Argument(help="Run folder, or one checkpoint")],
+    out: Annotated[Path, typer.Argument(help="Folder to write")],
+    step: Annotated[str, typer.Option(help="best, latest or a step's number.")] = "best",
+    merge_lora: Annotated[bool, typer.Option("--merge-lora", help="One model of a LoRA adapter and its base.")] = False,
+) -> None:
+    """Write a checkpoint as a folder that transformers and vLLM load."""
+    from mmrl.commands.export import export_command
+
+    raise typer.Exit(export_command(run, out, step=step, merge=merge_lora))
 
 
 @app.command(epilog=_example("mmrl runs", "mmrl runs runs/my-run --json"))

@@ -26,7 +26,7 @@ _PROCESSOR_FILES = (
     "special_tokens_map.json",
     "*processor_config.json",
 )
-_CHAT_TEMPLATE = "chat_template.jinja"
+CHAT_TEMPLATE = "chat_template.jinja"
 _LOADING_FAULTS = ("missing_keys", "unexpected_keys", "mismatched_keys")
 
 
@@ -70,8 +70,8 @@ def processor_of(section: ModelSection) -> FamilyProcessor:
     folder, adapter = _folders(section, weights=False)
     saved = checkpoint_settings(adapter or folder)
     template = section.chat_template
-    if adapter is not None and template is None and (adapter / _CHAT_TEMPLATE).is_file():
-        template = str(adapter / _CHAT_TEMPLATE)
+    if adapter is not None and template is None and (adapter / CHAT_TEMPLATE).is_file():
+        template = str(adapter / CHAT_TEMPLATE)
     processor = load_processor(folder, chat_template=template, trust_remote_code=section.trust_remote_code)
     changes = {}
     for name in ("box_space", "time_space", "enable_thinking"):
@@ -143,7 +143,7 @@ def save_model(model: Any, processor: FamilyProcessor, out_dir: Path | str) -> N
     for pattern in _PROCESSOR_FILES:
         for path in sorted(processor.folder.glob(pattern)):
             shutil.copyfile(path, out_dir / path.name)
-    (out_dir / _CHAT_TEMPLATE).write_text(processor.chat_template, encoding="utf-8")
+    (out_dir / CHAT_TEMPLATE).write_text(processor.chat_template, encoding="utf-8")
 
 
 def _listed(keys: Any) -> str:
