@@ -7,7 +7,7 @@ made, so a row that passes is a row that trains.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,18 +18,19 @@ from rich.measure import measure_renderables
 from rich.progress import track
 from rich.table import Table
 
+from mmrl.config.checks import located
+from mmrl.config.run_checks import check_run
 from mmrl.config.schema import DataSection, DatasetSection, RunConfig
 from mmrl.data.cache import Opener, PixelCache
 from mmrl.data.decoder import MediaOpener
+from mmrl.data.fit import Fit, processor_at
 from mmrl.data.prepare import Prepared, Preparer
-from mmrl.data.preprocess import data_sections
 from mmrl.data.readers import SampleSet, read_dataset
 from mmrl.data.sample import GeometryKind
 from mmrl.data.skipped import Skipped, SkippedLog
 from mmrl.data.templates import dataset_name
-from mmrl.errors import MmrlError
+from mmrl.errors import MmrlError, PromptTooLongError
 from mmrl.models.families import FamilyProcessor
-from mmrl.models.load import processor_of
 from mmrl.scoring.router import Router
 
 MediaChoice = Literal["all", "sample", "none"]
@@ -59,8 +60,11 @@ class RowCost:
 
 @dataclass
 class DatasetReport:
-    """What was found in one dataset. problems: what would stop a run, one line each."""
+    """What was found in one dataset. problems: what would stop a run, one line each. contradictions: those of them
+    that are the configuration's. key: where the dataset is written (`data.train.0`)."""
 
+    key: str
+    section: DatasetSection
     name: str
     split: str
     data: DataSection
@@ -69,6 +73,7 @@ class DatasetReport:
     costs: list[RowCost] = field(default_factory=list)
     bad: tuple[Skipped, ...] = ()
     problems: list[str] = field(default_factory=list)
+    contradictions: list[str] = field(default_factory=list)
 
     @property
     def too_long(self) -> int:
@@ -77,7 +82,8 @@ class DatasetReport:
 
 
 def check(config: RunConfig, *, media: MediaChoice = "sample") -> int:
-    """Print what a run would read, per dataset. Returns 0, or 1 when something would stop the run.
+    """Print what a run would read, per dataset. Returns 0, 1 when bad rows or media would stop the run, 2 when rows
+    and configuration do not fit. Raises ConfigError for contradictions that show without the rows.
 
     media: open the media of `all` rows, of a `sample` of rows, or of `none` (then no prompt is counted). Opened media
     are stored in the run's cache.
@@ -85,19 +91,24 @@ def check(config: RunConfig, *, media: MediaChoice = "sample") -> int:
     console = Console(soft_wrap=True, highlight=False)
     if not console.is_terminal:
         console.width = _UNLIMITED  # a file or a pipe has no width: a row of the table is one line there
-    processor = processor_of(config.model)
+    place = located(config)
+    check_run(place, training=True)
+    processor = processor_at(place)
     with Router(config.rewards) as router:
-        router.validate()
-        checker = Checker(config, processor, router, media)
-        reports = [report for data in data_sections(config) for report in checker.reports(data)]
-    stages = _absent_tasks(config, reports)
+        checker = Checker(config, processor, router, media, Fit(place, router, processor))
+        reports = [report for key, data in place.data_sections() for report in checker.reports(key, data)]
+    contradictions = [problem for r in reports for problem in r.contradictions] + _absent_tasks(config, reports)
+    misspelt, idle = _unused_budgets(checker.fit, reports)
     console.print(_table(reports, console), soft_wrap=False, crop=False)
-    problems = [f"{r.split} {r.name}: {problem}" for r in reports for problem in r.problems] + stages
     _print_bad_rows(console, reports)
+    for note in idle:
+        console.print(f"note: {escape(note)}")
+    contradictions += misspelt
+    problems = contradictions + [f"{r.split} {r.name}: {problem}" for r in reports for problem in r.problems]
     for problem in problems:
         console.print(f"[red]problem:[/red] {escape(problem)}")
     console.print("[red]this would not run[/red]" if problems else "[green]nothing would stop a run[/green]")
-    return 1 if problems else 0
+    return 2 if contradictions else 1 if problems else 0
 
 
 @dataclass(frozen=True)
@@ -108,22 +119,27 @@ class Checker:
     processor: FamilyProcessor
     router: Router
     media: MediaChoice
+    fit: Fit
 
-    def reports(self, data: DataSection) -> Iterator[DatasetReport]:
+    def reports(self, key: str, data: DataSection) -> Iterator[DatasetReport]:
+        """key: where the data section is written (`data`, `stages.0.data`)."""
         with MediaOpener(data.video, workers=data.decode_workers) as opener:
             for split, sections in (("train", data.train), ("val", data.val)):
-                for section in sections:
-                    yield self._dataset(section, DatasetReport(dataset_name(section), split, data), opener)
+                for number, section in enumerate(sections):
+                    named = f"{key}.{split}.{number}", section, dataset_name(section)
+                    yield self._dataset(DatasetReport(*named, split, data), opener)
 
-    def _dataset(self, section: DatasetSection, report: DatasetReport, opener: Opener) -> DatasetReport:
+    def _dataset(self, report: DatasetReport, opener: Opener) -> DatasetReport:
         # Nothing stops the check at its first finding: bad rows are collected, lengths counted without a limit.
         lenient = report.data.model_copy(update={"bad_row": "skip", "bad_media": "skip", "max_prompt_tokens": 2**62})
         log = SkippedLog(None, max_fraction=1.0)
         try:
-            samples = read_dataset(section, data=lenient, relative_to=Path.cwd(), skipped=log)
+            samples = read_dataset(report.section, data=lenient, relative_to=Path.cwd(), skipped=log)
             report.tasks = dict(samples.task_counts())
-            report.problems += self._task_problems(report, samples)
-            report.costs = self._costs(samples, self._preparer(lenient, log, opener), name=report.name)
+            scored = self._scored(report)
+            report.contradictions += self.fit.problems(report.key, report.section, samples, scored=scored)
+            if not report.contradictions:  # else each sample would only repeat them
+                self._cost(report, samples, self._preparer(lenient, log, opener))
         except MmrlError as error:
             report.problems.append(str(error))
         report.rows, report.bad = log.total(report.name), log.rows
@@ -144,28 +160,19 @@ class Checker:
     def _geometry_kind(self, task: str) -> GeometryKind | None:
         return self.router.geometry_kind(task) if task in self.config.rewards.tasks else None
 
-    def _costs(self, samples: SampleSet, preparer: Preparer, *, name: str) -> list[RowCost]:
+    def _cost(self, report: DatasetReport, samples: SampleSet, preparer: Preparer) -> None:
+        """Count the prompts of the dataset, or of some of its rows."""
         if self.media == "none":
-            return []
+            return
         step = 1 if self.media == "all" else max(1, len(samples) // SAMPLE_ROWS)
         chosen = samples[::step]
         chunks = [chosen[start : start + _CHUNK] for start in range(0, len(chosen), _CHUNK)]
         console = Console(stderr=True)
-        shown = track(chunks, description=name, console=console, transient=True, disable=not console.is_terminal)
-        return [RowCost.of(item) for chunk in shown for item in preparer.prepare(chunk)]
-
-    def _task_problems(self, report: DatasetReport, samples: SampleSet) -> list[str]:
-        """Tasks that will be scored, but have no reward, or answers in a space that nothing declares."""
-        problems = []
-        for task in sorted(self._scored(report)):
-            try:
-                self.router.validate([task])
-                space = samples.of_tasks([task])[0].answer_space
-                spaces = {"box_space": self.processor.box_space, "time_space": self.processor.time_space}
-                self.router.check_spaces({task: space}, **spaces)
-            except MmrlError as error:
-                problems.append(str(error))
-        return problems
+        shown = track(chunks, description=report.name, console=console, transient=True, disable=not console.is_terminal)
+        prepared = [item for chunk in shown for item in preparer.prepare(chunk)]
+        report.costs = [RowCost.of(item) for item in prepared]
+        if report.data.too_long == "shrink":
+            report.problems += _unshrinkable(prepared, preparer, limit=report.data.max_prompt_tokens)
 
     def _scored(self, report: DatasetReport) -> set[str]:
         """The dataset's tasks that need a reward: of validation rows all, of training rows those of RL stages."""
@@ -175,13 +182,34 @@ class Checker:
         return {task for stage in stages for task in report.tasks if not stage.tasks or task in stage.tasks}
 
 
+def _unshrinkable(prepared: Sequence[Prepared], preparer: Preparer, *, limit: int) -> list[str]:
+    """Prompts that stay above the limit however small their media become, counted, with the first one's message."""
+    strict = replace(preparer, data=preparer.data.model_copy(update={"max_prompt_tokens": limit}))
+    messages = []
+    for item in prepared:
+        if len(item.prompt.prompt_ids_T) > limit:
+            try:
+                strict.prepare([item.sample])
+            except PromptTooLongError as error:
+                messages.append(str(error))
+    return [f"{len(messages)} prompts cannot be shrunk enough. First: {messages[0]}"] if messages else []
+
+
+def _unused_budgets(fit: Fit, reports: Sequence[DatasetReport]) -> tuple[list[str], list[str]]:
+    """See Fit.unused; nothing is said when rows are missing, which may be those that use a class."""
+    if any(report.bad or not report.tasks for report in reports):
+        return [], []
+    return fit.unused(datasets=[(report.key, report.section) for report in reports])
+
+
 def _policy_problems(report: DatasetReport) -> list[str]:
     """Bad and too long rows that the data section does not allow."""
     data, problems = report.data, []
     for kind, policy in (("bad_row", data.bad_row), ("bad_media", data.bad_media)):
         count = sum(row.kind == kind for row in report.bad)
         if count and policy == "error":
-            problems.append(f"{count} rows are bad and data.{kind} is `error`; mend them, or set it to `skip`")
+            are = "row is" if count == 1 else "rows are"
+            problems.append(f"{count} {are} bad and data.{kind} is `error`; mend them, or set it to `skip`")
     if report.too_long and data.too_long == "error":
         limit = data.max_prompt_tokens
         problems.append(

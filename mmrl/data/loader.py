@@ -43,6 +43,13 @@ def build_loader(
     Stages of different names draw different orders. DataError for a task that no row has.
     """
     sets = read_datasets(data.train, data=data, relative_to=relative_to, skipped=skipped)
+    return loader_over(sets, data, seed=seed, stage=stage, tasks=tasks)
+
+
+def loader_over(
+    sets: Sequence[SampleSet], data: DataSection, *, seed: int, stage: str = "", tasks: Collection[str] = ()
+) -> Loader:
+    """The same over the datasets of `data.train` that were read already."""
     known = SampleSet.concat(sets).task_counts()
     absent = sorted(set(tasks) - set(known))
     if absent or not known:

@@ -80,6 +80,13 @@ class SkippedLog:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
 
+    def add(self, other: SkippedLog) -> None:
+        """Take over what another log holds: its skipped rows and the totals of its datasets."""
+        for dataset, total in other._total.items():
+            self.rows_read(dataset, total)
+        for row in other.rows:
+            self.skip(row)
+
     def check(self) -> None:
         """TooManySkippedError when a dataset lost more than `max_fraction` of its rows."""
         counts = Counter(row.dataset for row in self._rows.values())

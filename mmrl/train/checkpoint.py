@@ -16,14 +16,17 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 
 from mmrl.errors import CheckpointError
 from mmrl.train import distributed
@@ -81,11 +84,28 @@ def prune_checkpoints(folder: Path, *, keep_last: int, best: str | None) -> None
         _link(folder / "checkpoints" / "best", best)
 
 
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn what reading a damaged file of a checkpoint raises into CheckpointError with the remedy."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError) as error:
+        folder = next((p for p in path.parents if p.name.startswith("step-")), path.parent)
+        is_code = isinstance(error, pickle.UnpicklingError) and "global" in str(error).lower()
+        said = "it holds more than tensors and plain values" if is_code else str(error)
+        reason = next(iter(said.splitlines()), type(error).__name__)
+        raise CheckpointError(
+            f"{path}: damaged ({reason}); remove {folder} to continue from the checkpoint before it"
+        ) from error
+
+
 def load_state(checkpoint: Path) -> dict[str, Any]:
-    """state.json of a checkpoint; CheckpointError when the folder is not a complete checkpoint."""
+    """state.json of a checkpoint; CheckpointError when the folder is not a complete checkpoint or is damaged."""
     if not (checkpoint / MARKER).is_file():
         raise CheckpointError(f"{checkpoint}: not a complete checkpoint (no {MARKER} file); name an older one")
-    return json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    path = checkpoint / "state.json"
+    with readable(path):
+        return json.loads(path.read_text(encoding="utf-8"))
 
 
 def load_optimizer_state(checkpoint: Path) -> dict[str, Any]:
@@ -93,12 +113,14 @@ def load_optimizer_state(checkpoint: Path) -> dict[str, Any]:
     path = checkpoint / f"optimizer-{distributed.rank()}.pt"
     if not path.is_file():
         raise CheckpointError(f"{path} is missing: the checkpoint was written by fewer processes than run now")
-    with torch.serialization.safe_globals(distributed.optimizer_state_classes()):
+    with readable(path), torch.serialization.safe_globals(distributed.optimizer_state_classes()):
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def restore_random_state(checkpoint: Path) -> None:
-    state = json.loads((checkpoint / f"rng-{distributed.rank()}.json").read_text(encoding="utf-8"))
+    path = checkpoint / f"rng-{distributed.rank()}.json"
+    with readable(path):
+        state = json.loads(path.read_text(encoding="utf-8"))
     version, internal, gauss = state["python"]
     random.setstate((version, tuple(internal), gauss))
     kind, keys, *rest = state["numpy"]

@@ -59,10 +59,12 @@ class TrainConsole:
     def print(self, *parts: object) -> None:
         self.console.print(*parts)
 
-    def changes(self, changes: Sequence[str]) -> None:
-        """List configuration keys that differ from those the run was started with."""
+    def opening(self, changes: Sequence[str], notes: Sequence[str]) -> None:
+        """List configuration keys that differ from those the run was started with, and what is odd in it."""
         for change in changes:
             self.print(f"changed since this run was started: {change}")
+        for note in notes:
+            self.print(f"note: {note}")
 
     def reward_events(self, messages: Mapping[str, str]) -> None:
         """Say once for each kind that a reward could not score a completion; the metrics count them."""

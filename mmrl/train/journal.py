@@ -22,6 +22,7 @@ from mmrl.train.checkpoint import (
 from mmrl.train.console import TrainConsole, closing_lines, score_table
 from mmrl.train.metrics import MetricsLog, peak_memory_gib
 from mmrl.train.model_folder import save_policy_folder
+from mmrl.train.resume import stage_record
 from mmrl.train.runtime import Runtime, stage_data
 from mmrl.train.schedule import reset_optimizer
 from mmrl.train.validate import validate
@@ -124,6 +125,7 @@ class Journal:
             "position": {**asdict(position), **where},
             "stage_state": None if finished else stage.state_dict(),
             "log_sizes": [log.size for log in self._logs],
+            "stages": stage_record(self.config),
         }
         self.metrics.flush()  # what a checkpoint covers is not logged again when the run continues
         self.checkpoint = save_checkpoint(

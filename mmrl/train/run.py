@@ -5,18 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from mmrl.config.checks import located
+from mmrl.config.run_checks import check_run
 from mmrl.config.schema import RunConfig, StageSection
-from mmrl.errors import ConfigError
 from mmrl.models.hub import pinned
-from mmrl.train.checkpoint import find_checkpoints
 from mmrl.train.grpo import GrpoStage
 from mmrl.train.journal import Journal
+from mmrl.train.resume import newest_checkpoint
 from mmrl.train.run_folder import only_run_in, open_run_folder
 from mmrl.train.runtime import Runtime, open_runtime, stage_data
 from mmrl.train.schedule import learning_rate, set_hyperparameters
 from mmrl.train.sft import SftStage
 from mmrl.train.signals import EXIT_TERMINATED, StopRequest, stop_on_sigterm
-from mmrl.train.stage_rows import train_loader, val_rows
+from mmrl.train.stage_rows import StageRows, check_rows, read_rows, train_loader, val_rows
 
 
 class Stage(Protocol):
@@ -38,24 +39,29 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False) -
     With resume the newest complete checkpoint of the run folder is continued exactly; where there is none yet, the
     run starts from the beginning. SIGTERM ends it after the step under way with a checkpoint and exit code 75.
     """
-    if not config.stages:
-        raise ConfigError("nothing to train: `stages` is empty; add at least one {name, kind, steps, prompts_per_step}")
+    check_run(located(config), training=True)
     with only_run_in(Path(config.out_dir) / config.name):
         return _train(config, resume=resume, overwrite=overwrite)
 
 
 def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
+    place = located(config)
     config = config.model_copy(update={"model": pinned(config.model)})
     folder, changes = open_run_folder(config, resume=resume, overwrite=overwrite)
-    found = find_checkpoints(folder) if resume else []
-    checkpoint = found[-1] if found else None
-    run = open_runtime(config, folder, model_path=checkpoint / "model" if checkpoint else Path(config.model.path))
+    checkpoint = newest_checkpoint(folder, config) if resume else None
+    model_path = checkpoint / "model" if checkpoint else Path(config.model.path)
+    rows, skipped = read_rows(config, log=None if checkpoint else folder / "skipped.jsonl")
+    notes = check_rows(place, rows, model_path=model_path)
+    run = open_runtime(config, folder, model_path=model_path)
     try:
-        journal = Journal(run, checkpoint=checkpoint, val=[val_rows(run, section) for section in config.stages])
-        journal.console.changes(changes)
+        journal = Journal(
+            run, checkpoint=checkpoint, val=[val_rows(s, r) for s, r in zip(config.stages, rows, strict=True)]
+        )
+        run.skipped.add(skipped)
+        journal.console.opening(changes, notes)
         with stop_on_sigterm() as stop:
             for index in range(journal.position.stage, len(config.stages)):
-                if not run_stage(run, journal, index, stop):
+                if not run_stage(run, journal, index, rows[index], stop):
                     return EXIT_TERMINATED
         journal.finish()
         return 0
@@ -63,11 +69,11 @@ def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
         run.close()
 
 
-def run_stage(run: Runtime, journal: Journal, index: int, stop: StopRequest) -> bool:
+def run_stage(run: Runtime, journal: Journal, index: int, rows: StageRows, stop: StopRequest) -> bool:
     """Train one stage to its end. False when a stop request ended it early."""
     section: StageSection = run.config.stages[index]
     run.skipped.max_fraction = stage_data(run.config, section).max_skipped_fraction
-    stage: Stage = STAGES[section.kind](run, section, train_loader(run, section))
+    stage: Stage = STAGES[section.kind](run, section, train_loader(run, section, rows))
     for number in range(journal.enter_stage(index, section, stage), section.steps):
         lr = learning_rate(section, number)
         set_hyperparameters(run.optimizer, lr=lr, weight_decay=section.weight_decay)

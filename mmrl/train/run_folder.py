@@ -15,13 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from mmrl.config.load import config_differences, write_resolved
+from mmrl.config.load import write_resolved
 from mmrl.config.schema import RunConfig
 from mmrl.data.templates import template_record
 from mmrl.errors import ConfigError
 from mmrl.train.checkpoint import find_checkpoints
+from mmrl.train.resume import changed_keys
 
 # These belong to steps; without a checkpoint there is no step they could belong to.
 LOGS = ("metrics.jsonl", "rollouts.jsonl", "skipped.jsonl")
@@ -33,21 +32,21 @@ _VERSIONED = ("mmrl", "torch", "torchvision", "transformers", "deepspeed", "av",
 def open_run_folder(config: RunConfig, *, resume: bool, overwrite: bool = False) -> tuple[Path, list[str]]:
     """Create or reopen `out_dir/name`. Returns the folder and, on resume, the keys that changed since it was written.
 
-    ConfigError when the folder is in use and neither resume nor overwrite was asked for.
+    ConfigError when something was trained in the folder and neither resume nor overwrite was asked for. What a run
+    left that ended before its first step is in nobody's way.
     """
     folder = Path(config.out_dir) / config.name
     resolved = folder / "resolved.yaml"
     changes: list[str] = []
     if resolved.is_file() and overwrite:
         _empty(folder)
-    elif resolved.is_file() and not resume:
+    elif resolved.is_file() and not resume and has_trained(folder):
         raise ConfigError(
             f"{folder} already holds a run; continue it with --resume, start over with --overwrite, "
             "or give this one another name (name=...)"
         )
-    elif resolved.is_file():
-        old = yaml.safe_load(resolved.read_text(encoding="utf-8"))
-        changes = config_differences(old, config.model_dump(mode="json"))
+    elif resolved.is_file() and resume:
+        changes = changed_keys(resolved, config)
     folder.mkdir(parents=True, exist_ok=True)
     if not find_checkpoints(folder):
         for log in LOGS:
@@ -58,6 +57,13 @@ def open_run_folder(config: RunConfig, *, resume: bool, overwrite: bool = False)
     _write_json(folder / "templates.json", template_record(config))
     _write_json(folder / "environment.json", environment())
     return folder, changes
+
+
+def has_trained(folder: Path) -> bool:
+    """Whether a run folder holds a checkpoint or the metrics of a finished step."""
+    metrics = folder / "metrics.jsonl"
+    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else ()
+    return bool(find_checkpoints(folder)) or any(line and not line.startswith('{"step": 0,') for line in lines)
 
 
 @contextmanager

@@ -1,33 +1,92 @@
-"""Which rows a stage trains on and is validated on: both read by the same code from the same kind of section."""
+"""Which rows a stage trains on and is validated on: both read by the same code from the same kind of section.
+
+All rows of all stages are read and checked before a model is loaded, so a bad row of the last stage stops a run at its
+start.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mmrl.config.schema import StageSection
-from mmrl.data.loader import Loader, build_loader
+from mmrl.config.checks import Located
+from mmrl.config.schema import RunConfig, StageSection
+from mmrl.data.fit import Fit, processor_at
+from mmrl.data.loader import Loader, loader_over
 from mmrl.data.readers import SampleSet, read_datasets
+from mmrl.data.skipped import SkippedLog
+from mmrl.errors import ConfigError
+from mmrl.scoring.router import Router
+from mmrl.train import distributed
 from mmrl.train.runtime import Runtime, stage_data
 
 
-def train_loader(run: Runtime, section: StageSection) -> Loader:
+@dataclass(frozen=True)
+class StageRows:
+    """The good rows of the datasets of a stage, one set for each dataset."""
+
+    train: Sequence[SampleSet]
+    val: Sequence[SampleSet]
+
+
+def read_rows(config: RunConfig, *, log: Path | None) -> tuple[list[StageRows], SkippedLog]:
+    """The rows of every stage and the list of those left out; a data section that stages share is read once.
+
+    log: where the main process writes that list; None: it stays in memory. Raises what a bad row raises, and
+    TooManySkippedError when more rows are left out than their section allows.
+    """
+    skipped = SkippedLog(log if distributed.is_main() else None, max_fraction=0.0)
+    read: dict[int, StageRows] = {}
+    for section in config.stages:
+        data = stage_data(config, section)
+        if id(data) not in read:
+            skipped.max_fraction = data.max_skipped_fraction
+            how = {"data": data, "relative_to": Path.cwd(), "skipped": skipped}
+            read[id(data)] = StageRows(read_datasets(data.train, **how), read_datasets(data.val, **how))
+            skipped.check()
+    return [read[id(stage_data(config, section))] for section in config.stages], skipped
+
+
+def check_rows(run: Located, rows: Sequence[StageRows], *, model_path: Path) -> list[str]:
+    """Raise ConfigError, one line per contradiction, unless rows and configuration fit. Returns what is only odd.
+
+    model_path: the model whose spaces count, that of the checkpoint where a run is continued.
+    """
+    model = run.config.model.model_copy(update={"path": str(model_path)})
+    run = replace(run, config=run.config.model_copy(update={"model": model}))
+    with Router(run.config.rewards) as router:
+        fit = Fit(run, router, processor_at(run))
+        datasets = {}
+        problems: list[str] = []
+        for index, section in enumerate(run.config.stages):
+            for split, key, dataset, samples in _datasets(run, index, rows[index]):
+                datasets[key] = dataset
+                tasks = (
+                    samples.of_tasks(section.tasks).task_counts() if split == "val" or section.kind == "grpo" else ()
+                )
+                problems += fit.problems(key, dataset, samples, scored=set(tasks))
+        misspelt, idle = fit.unused(datasets=list(datasets.items()))
+    if problems or misspelt:
+        raise ConfigError("\n".join(dict.fromkeys([*problems, *misspelt])))
+    return idle
+
+
+def _datasets(run: Located, index: int, rows: StageRows) -> Iterator[tuple]:
+    """Split, key, section and rows of each dataset of a stage."""
+    section = run.config.stages[index]
+    prefix, data = (f"stages.{index}.data", section.data) if section.data else ("data", run.config.data)
+    for split in ("train", "val"):
+        for number, (dataset, samples) in enumerate(zip(getattr(data, split), getattr(rows, split), strict=True)):
+            yield split, f"{prefix}.{split}.{number}", dataset, samples
+
+
+def train_loader(run: Runtime, section: StageSection, rows: StageRows) -> Loader:
     """The stage's shuffled, resumable loader over the training rows of its tasks."""
     data = stage_data(run.config, section)
-    loader = build_loader(
-        data,
-        seed=run.config.seed,
-        stage=section.name,
-        tasks=section.tasks,
-        relative_to=Path.cwd(),
-        skipped=run.skipped,
-    )
-    run.skipped.check()
-    return loader
+    return loader_over(rows.train, data, seed=run.config.seed, stage=section.name, tasks=section.tasks)
 
 
-def val_rows(run: Runtime, section: StageSection) -> SampleSet:
+def val_rows(section: StageSection, rows: StageRows) -> SampleSet:
     """The stage's held-out rows, all of them, in file order."""
-    data = stage_data(run.config, section)
-    rows = SampleSet.concat(read_datasets(data.val, data=data, relative_to=Path.cwd(), skipped=run.skipped))
-    run.skipped.check()
-    return rows.of_tasks(section.tasks)
+    return SampleSet.concat(rows.val).of_tasks(section.tasks)

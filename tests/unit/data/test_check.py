@@ -66,27 +66,30 @@ def test_bad_rows_and_media_are_listed_with_their_reason(tmp_path, rows, capsys)
 def test_lengths_are_those_of_rendered_prompts(tmp_path, rows, capsys):  # fault 9
     assert check(config(tmp_path, max_prompt_tokens=5), media="all") == 1
     assert "22 of 22 prompts are longer than data.max_prompt_tokens=5" in capsys.readouterr().out
-    assert check(config(tmp_path, max_prompt_tokens=5, too_long="shrink"), media="all") == 0
+    assert check(config(tmp_path, max_prompt_tokens=5, too_long="shrink"), media="all") == 1
+    assert "22 prompts cannot be shrunk enough. First: rows.jsonl:1 (id=rows:1): " in capsys.readouterr().out
+    assert check(config(tmp_path, max_prompt_tokens=26, too_long="shrink"), media="all") == 0
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code", "message"),
     [
-        ({"stage": {"tasks": ["find", "zoom"]}}, "stage 'rl': no training row of the task zoom; tasks: find, text"),
-        ({"train": [{"path": "gone.jsonl"}]}, "train gone: "),
-        ({"train": [{"path": "rows.jsonl"}]}, "train rows: task 'find' has a box as its answer"),
+        ({"stage": {"tasks": ["find", "zoom"]}}, 2, "stage 'rl': no training row of the task zoom; tasks: find, text"),
+        ({"train": [{"path": "gone.jsonl"}]}, 1, "train gone: "),
+        ({"train": [{"path": "rows.jsonl"}]}, 2, "rows.jsonl:21 (id=rows:21): task 'find' has a box as its answer"),
     ],
 )
-def test_problems_beyond_rows(tmp_path, rows, capsys, monkeypatch, change, message):
+def test_problems_beyond_rows(tmp_path, rows, capsys, monkeypatch, change, code, message):
     monkeypatch.chdir(tmp_path)
-    assert check(config(tmp_path, **change), media="none") == 1
+    assert check(config(tmp_path, **change), media="none") == code
     assert message in capsys.readouterr().out
 
 
 def test_a_task_without_reward(tmp_path, rows, capsys):
     (tmp_path / "rows.jsonl").write_text(json.dumps({"prompt": "q", "answer": 1, "task": "new"}))
-    assert check(config(tmp_path), media="none") == 1
-    assert "no reward for task 'new'; tasks in rewards.tasks: find, text" in capsys.readouterr().out
+    assert check(config(tmp_path), media="none") == 2
+    said = "rows.jsonl:1 (id=rows:1): no reward for task 'new'; tasks in 'rewards.tasks': find, text"
+    assert said in capsys.readouterr().out
     assert check(config(tmp_path, stage={"kind": "sft"}), media="all") == 0
 
 

@@ -1,5 +1,4 @@
 import json
-import pickle
 import random
 
 import numpy as np
@@ -85,7 +84,7 @@ def test_random_states_continue_exactly(tmp_path):
 def test_an_optimizer_file_holding_code_is_refused(tmp_path):
     path = save(tmp_path, 1)
     torch.save({"state": print}, path / "optimizer-0.pt")
-    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+    with pytest.raises(CheckpointError, match=r"optimizer-0.pt: damaged \(it holds more than tensors"):
         load_optimizer_state(path)
 
 
@@ -94,3 +93,13 @@ def test_more_processes_than_saved_is_an_error(tmp_path):
     (path / "optimizer-0.pt").unlink()
     with pytest.raises(CheckpointError, match="written by fewer processes"):
         load_optimizer_state(path)
+
+
+@pytest.mark.parametrize("name", ["state.json", "rng-0.json", "optimizer-0.pt"])
+def test_a_damaged_file_is_named_with_the_remedy(tmp_path, name):  # fault 75
+    path = save(tmp_path, 1)
+    (path / name).write_bytes(b"{")
+    load = {"state.json": load_state, "rng-0.json": restore_random_state, "optimizer-0.pt": load_optimizer_state}[name]
+    remedy = f"remove {path} to continue from the checkpoint before it"
+    with pytest.raises(CheckpointError, match=rf"{name}: damaged .*{remedy}"):
+        load(path)

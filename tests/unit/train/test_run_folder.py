@@ -29,7 +29,8 @@ def test_a_folder_holds_what_the_run_was_started_with(tmp_path):
 
 
 def test_a_folder_in_use_needs_a_decision(tmp_path):
-    open_run_folder(config(tmp_path), resume=False)
+    folder, _ = open_run_folder(config(tmp_path), resume=False)
+    (folder / "metrics.jsonl").write_text('{"step": 1, "stage": "rl"}\n')
     with pytest.raises(ConfigError, match="already holds a run; continue it with --resume"):
         open_run_folder(config(tmp_path), resume=False)
     folder, changes = open_run_folder(config(tmp_path, seed=1), resume=True)
@@ -37,6 +38,31 @@ def test_a_folder_in_use_needs_a_decision(tmp_path):
     leave(folder, "notes.txt")
     open_run_folder(config(tmp_path), resume=False, overwrite=True)
     assert not (folder / "notes.txt").exists()
+
+
+@pytest.mark.parametrize("metrics", [None, "", '{"step": 0, "stage": "rl", "val/mean": 0.5}\n'])
+def test_a_run_that_ended_before_its_first_step_is_in_nobodys_way(tmp_path, metrics):
+    folder, _ = open_run_folder(config(tmp_path), resume=False)
+    if metrics is not None:
+        (folder / "metrics.jsonl").write_text(metrics)
+    open_run_folder(config(tmp_path), resume=False)
+    assert not (folder / "metrics.jsonl").exists()
+
+
+def test_another_model_is_not_what_a_run_continues_with(tmp_path):
+    folder, _ = open_run_folder(config(tmp_path), resume=False)
+    other = config(tmp_path, model={"path": "/models/other"})
+    assert open_run_folder(other, resume=True)[1] == ['model.path: "/models/m" -> "/models/other"']
+    leave(folder, "checkpoints/step-000001/COMPLETE")
+    with pytest.raises(ConfigError, match=r"was begun with model.path /models/other and would go on with its weights"):
+        open_run_folder(config(tmp_path), resume=True)
+
+
+def test_a_damaged_record_of_the_run_is_named(tmp_path):
+    folder, _ = open_run_folder(config(tmp_path), resume=False)
+    (folder / "resolved.yaml").write_text("a: [")
+    with pytest.raises(ConfigError, match=r"resolved.yaml: damaged, so what the run was begun with is unknown"):
+        open_run_folder(config(tmp_path), resume=True)
 
 
 def test_without_a_checkpoint_nothing_that_belongs_to_steps_is_left(tmp_path):  # fault 74

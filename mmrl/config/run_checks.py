@@ -1,0 +1,109 @@
+"""Contradictions that show once cards and reward plug-ins are read: found before a model or a row is.
+
+`load_config` reads no plug-in; the commands that run something call `check_run` after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from mmrl.config.checks import Located, Problems
+from mmrl.config.schema import CardSection, RewardPart
+from mmrl.errors import ConfigError, MmrlError
+
+
+def check_run(run: Located, *, training: bool) -> None:
+    """Raise ConfigError, one line per problem with file and line, unless the configuration can run.
+
+    training: whether it must be able to train, or only to read its data.
+    """
+    checks = (*DATA_CHECKS, *TRAINING_CHECKS) if training else DATA_CHECKS
+    problems = list(dict.fromkeys(problem for check in checks for problem in check(run)))
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def cards_of(run: Located) -> Iterator[tuple[str, CardSection]]:
+    """Key and card of every dataset; cards that cannot be read are left to `check_cards`."""
+    from mmrl.data.cards import resolve_card
+
+    for key, card in _written_cards(run):
+        try:
+            yield key, resolve_card(card, relative_to=Path.cwd())
+        except ConfigError:
+            continue
+
+
+def check_cards(run: Located) -> Problems:
+    from mmrl.data.cards import resolve_card
+
+    for key, card in _written_cards(run):
+        try:
+            resolve_card(card, relative_to=Path.cwd())
+        except ConfigError as error:
+            yield run.at(key, f"key {key!r}: {error}")
+
+
+def _written_cards(run: Located) -> Iterator[tuple[str, str | CardSection]]:
+    for prefix, data in run.data_sections():
+        for split in ("train", "val"):
+            for i, dataset in enumerate(getattr(data, split)):
+                yield f"{prefix}.{split}.{i}.card", dataset.card
+
+
+def check_stages_exist(run: Located) -> Problems:
+    if not run.config.stages:
+        fact = "nothing to train: 'stages' is empty; add at least one {name, kind, steps, prompts_per_step}"
+        yield run.at("stages", fact)
+
+
+def check_rewards(run: Located) -> Problems:
+    """Reward plug-ins, their options and the sum of a task's weights, as the router checks them."""
+    from mmrl.scoring.router import Router
+
+    section = run.config.rewards
+    for task, parts in section.tasks.items():
+        found = [problem for i, part in enumerate(parts) if (problem := _part_problem(run, f"{task}.{i}", part))]
+        yield from found
+        if not found:
+            alone = Router(section.model_copy(update={"tasks": {task: parts}, "workers": 0}))
+            yield from _raised(run, f"rewards.tasks.{task}", alone.validate)
+
+
+def _part_problem(run: Located, place: str, part: RewardPart) -> str | None:
+    from mmrl.scoring.reward import check_options, resolve_reward
+
+    key = f"rewards.tasks.{place}"
+    try:
+        check_options(resolve_reward(part.reward), part.options, where=f"key '{key}.options' ({part.reward})")
+    except MmrlError as error:
+        named = [f"{key}.options.{name}" for name in part.options if repr(name) in str(error)]
+        return run.at(named[0] if named else f"{key}.reward", str(error))
+    return None
+
+
+def check_spaces(run: Located) -> Problems:
+    """Names of coordinate spaces, and the answer space of cards whose task answers with a place."""
+    from mmrl.scoring.geometry import check_space, parse_space
+
+    model = run.config.model
+    for key, space, kind in (("box_space", model.box_space, "box"), ("time_space", model.time_space, "time")):
+        if space is not None:
+            yield from _raised(run, f"model.{key}", lambda s=space, k=kind: check_space(s, kind=k))
+    for key, card in cards_of(run):
+        if card.answer_space is not None:
+            yield from _raised(run, f"{key}.answer_space", lambda s=card.answer_space: parse_space(s))
+
+
+def _raised(run: Located, key: str, check: Callable[[], object]) -> Problems:
+    """The problem that a check raises, with the place of its key."""
+    try:
+        check()
+    except MmrlError as error:
+        message = str(error)
+        yield run.at(key, message if key in message else f"key {key!r}: {message}")
+
+
+DATA_CHECKS: tuple[Callable[[Located], Problems], ...] = (check_cards,)
+TRAINING_CHECKS: tuple[Callable[[Located], Problems], ...] = (check_stages_exist, check_rewards, check_spaces)
