@@ -154,8 +154,9 @@ def generate(
     from mmrl.commands.generate import Question, Speaker, generate_command, question_sampling
     from mmrl.config.schema import ModelSection
 
-    media: list[tuple[MediaKind, str]] = [("image", path) for path in image or ()]
-    media += [("video", path) for path in video or ()]
+    media: list[tuple[MediaKind, str]] = []
+    media.extend(("image", path) for path in image or ())
+    media.extend(("video", path) for path in video or ())
     raise typer.Exit(
         generate_command(
             Speaker.of(ModelSection(path=model, dtype=dtype), adapter),
