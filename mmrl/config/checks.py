@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES
+from mmrl.config.model_checks import check_model
 from mmrl.config.schema import BudgetClass, DataSection, DatasetSection, RunConfig
 from mmrl.config.tree import Node, Origin
 from mmrl.data.template_library import system_text, user_text
@@ -242,6 +243,7 @@ def _repeated(names: list[str]) -> list[str]:
 
 
 CHECKS: tuple[Callable[[Located], Problems], ...] = (
+    check_model,
     check_budgets,
     check_datasets,
     check_templates,

@@ -259,7 +259,7 @@ def _processor_sections(folder: Path) -> tuple[dict[str, Any], dict[str, Any], P
         return sections["image_processor"], sections.get("video_processor", {}), combined
     images = folder / "preprocessor_config.json"
     if not images.exists():
-        raise ConfigError(f"{folder}: processor_config.json and preprocessor_config.json are missing")
+        raise ConfigError(f"{folder}: processor_config.json and preprocessor_config.json are missing; {remedy(folder)}")
     clips = folder / "video_preprocessor_config.json"
     return _read_json(images), _read_json(clips) if clips.exists() else {}, images
 

@@ -51,6 +51,14 @@ CASES = {  # override: the message after its place
     " checkpoints by; add validation data or set checkpoint.best to null",
     "data.user_template=Answer": "'data.user_template' does not contain {{prompt}}, so every question would be lost;"
     " write {{prompt}} where the question belongs",
+    "model.revision=v1": "'model.revision' is set but 'model.path' ({cwd}/m) is a folder, which has no revisions; remove"
+    " it, or name a hub id (ORG/NAME)",
+    "model={path: m, lora: {}, freeze: [projector]}": "'model.freeze' is set beside 'model.lora', which freezes all"
+    " weights anyway; remove it, and choose what is trained by 'model.lora.targets'",
+    "model.quantization=nf4": "'model.quantization' is 'nf4' but quantized weights cannot be trained; set 'model.lora' to"
+    " train adapters over them, or remove it",
+    "model.lora={dropout: 0.1}": "'model.lora.dropout' is 0.1 but completions of grpo stages are sampled without it, so"
+    " ratios would measure the dropout; set it to 0",
 }
 
 
