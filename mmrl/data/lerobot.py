@@ -30,7 +30,10 @@ _KEPT_EPISODES = 4
 
 @dataclass(frozen=True)
 class Layout:
-    """What meta/info.json says. cameras: feature -> `video` or `image`, in the order in which a row shows them."""
+    """What meta/info.json says. cameras: feature -> `video` or `image`, in the order in which a row shows them.
+
+    hidden: columns of the other cameras.
+    """
 
     folder: Path
     fps: float
@@ -38,6 +41,7 @@ class Layout:
     data_path: str
     video_path: str | None
     cameras: Mapping[str, str]
+    hidden: frozenset[str]
 
     def file(self, template: str, episode: int, *, camera: str | None = None) -> Path:
         chunk = episode // self.chunks_size
@@ -74,13 +78,14 @@ class LeRobotRows:
         episode = self.episodes[place]
         values: dict[str, Any] = self._table(place).slice(frame, 1).to_pylist()[0]
         videos, images = self._cameras(episode, frame, values)
-        cameras, renamed = self.layout.cameras, {"action": "answer", "observation.state": "proprio"}
+        seen = {*self.layout.cameras, *self.layout.hidden}
+        renamed = {"action": "answer", "observation.state": "proprio"}
         return {
             "id": f"{episode}:{frame}",
             "prompt": self._task(values.get("task_index")),
             "images": images,
             "videos": videos,
-            **{renamed.get(column, column): value for column, value in values.items() if column not in cameras},
+            **{renamed.get(column, column): value for column, value in values.items() if column not in seen},
         }
 
     def _frame(self, number: int) -> tuple[int, int]:
@@ -156,8 +161,15 @@ def _layout(folder: Path, info: Mapping[str, Any], robot: RobotSection) -> Layou
         if unknown:
             raise DataError(f"{folder}: no camera {unknown[0]!r}; the dataset has: {', '.join(known) or 'none'}")
         cameras = {name: known[name] for name in robot.cameras or known}
-        chunks_size, data_path = info["chunks_size"], info["data_path"]
-        return Layout(folder, float(info["fps"]), chunks_size, data_path, info.get("video_path"), cameras)
+        return Layout(
+            folder,
+            fps=float(info["fps"]),
+            chunks_size=info["chunks_size"],
+            data_path=info["data_path"],
+            video_path=info.get("video_path"),
+            cameras=cameras,
+            hidden=frozenset(known.keys() - cameras.keys()),
+        )
     except KeyError as error:
         raise DataError(f"{folder / INFO}: no key {error.args[0]!r}") from error
 
