@@ -288,9 +288,9 @@ def test_robot_frames_become_rows(tmp_path):
     folder = write_robot_folder(tmp_path / "arm", clips=False)
     card = tmp_path / "card.yaml"
     card.write_text("preset: lerobot\nrobot: {frame_stride: 4, cameras: [observation.images.top]}\n")
-    assert run(folder, "--from", card, "--to", "verl", "--out", tmp_path / "out.jsonl") == 0
+    assert run(folder, "--from", card, "--to", "openai", "--out", tmp_path / "out.jsonl") == 0
     before = read(folder, card=str(card))
-    after = read(tmp_path / "out.jsonl", card="verl")
+    after = read(tmp_path / "out.jsonl", card="openai")
     assert [tool.identity(s) for s in after] == [tool.identity(s) for s in before]
     assert [(s.sample_id, s.columns["proprio"]) for s in after] == [(s.sample_id, s.columns["proprio"]) for s in before]
 
