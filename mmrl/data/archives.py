@@ -7,9 +7,10 @@ access and is refused.
 from __future__ import annotations
 
 import functools
+import re
 import tarfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ MAX_MEMBER_BYTES = 2**30
 _Stamp = tuple[int, int, int]
 _ENCRYPTED = 0x1
 _INDEXES = 64  # archives whose list of members a process keeps
+_LOOKED_THROUGH = 10_000  # names compared for the nearest one
 _REPACK = "repack it as .zip or as an uncompressed .tar"
 
 
@@ -44,14 +46,32 @@ def find_member(place: ArchiveMember) -> Member:
     """The named member. Raises MediaError: no such member, encrypted, or larger than MAX_MEMBER_BYTES."""
     index = members(place.archive)
     if place.member not in index:
-        hint = did_you_mean(place.member, index)
-        raise MediaError(place, f"no such member; the archive holds {len(index)} files{hint}")
+        raise MediaError(place, f"no such member; {absence(place.archive, place.member)}")
     found = index[place.member]
     if found.is_encrypted:
         raise MediaError(place, f"encrypted; {_REPACK} without a password")
     if found.size > MAX_MEMBER_BYTES:
         raise MediaError(place, f"{found.size} bytes unpacked, above the limit of {MAX_MEMBER_BYTES}; unpack it")
     return found
+
+
+def splits(name: str) -> Iterator[tuple[str, str]]:
+    """(archive, member) for each way to read a name as both, the shortest archive first.
+
+    >>> list(splits("a.zip::b::c.png"))
+    [('a.zip', 'b::c.png'), ('a.zip::b', 'c.png')]
+    """
+    for match in re.finditer("(?=::)", name):  # looking ahead finds both places in `:::`
+        archive, member = name[: match.start()], name[match.start() + 2 :]
+        if archive and member:
+            yield archive, member
+
+
+def absence(archive: Path, member: str) -> str:
+    """How messages say that an archive has no member of this name, with the nearest name there is."""
+    index = members(archive)
+    near = did_you_mean(member, index) if len(index) <= _LOOKED_THROUGH else ""
+    return f"{archive} holds {len(index)} files, none called {member!r}{near}"
 
 
 def read_member(place: ArchiveMember) -> bytes:
@@ -102,7 +122,7 @@ def _index_tar(archive: Path) -> Mapping[str, Member]:
                 if info.isreg() and not info.issparse()
             }
     except tarfile.TarError as error:
-        raise MediaError(archive, f"neither a zip nor a tar archive: {error}") from error
+        raise MediaError(archive, f"not a readable archive (zip, or tar without compression): {error}") from error
 
 
 def _read_zip(place: ArchiveMember, found: Member) -> bytes:

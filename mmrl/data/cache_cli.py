@@ -79,13 +79,21 @@ def verify(folder: Path) -> int:
             problems.append(str(error))
     sources = list(_current_sources(folder / PixelCache.INDEX))
     for line in track(sources, "sources", console=Console(stderr=True)):
-        found = hash_file(remembered_source(line.path))
-        if found != line.sha256:
-            append_line(folder / PixelCache.INDEX, Remembered(line.path, line.stamp, found))
-            problems.append(f"{line.path}: its content changed, its size and time did not; run `mmrl preprocess`")
+        problems += _source_problems(folder / PixelCache.INDEX, line)
     console.print(f"{len(entries)} entries and {len(sources)} sources read, {len(problems)} problems", markup=False)
     _print_problems(console, problems)
     return 1 if problems else 0
+
+
+def _source_problems(index: Path, line: Remembered) -> list[str]:
+    try:
+        found = hash_file(remembered_source(line.path))
+    except MediaError as error:  # unreadable, or an archive whose own checksum does not fit
+        return [str(error)]
+    if found == line.sha256:
+        return []
+    append_line(index, Remembered(line.path, line.stamp, found))
+    return [f"{line.path}: its content changed, its size and time did not; run `mmrl preprocess`"]
 
 
 def check_entry(path: Path) -> StoredEntry:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mmrl.data.archives import find_member, read_member
+from mmrl.data.archives import find_member, read_member, splits
 from mmrl.data.file_bytes import on_disk
 from mmrl.data.locations import ArchiveMember, FileSource, FrameFiles, PdfPage, RawBytes
 from mmrl.data.sample import MediaRef
@@ -73,12 +73,10 @@ def stamp_of(path: str | Path | ArchiveMember) -> Stamp:
 
 def remembered_source(name: str) -> Path | ArchiveMember:
     """The file or member that a line of the memory names: `/data/a.zip::b/c.png` is a member unless it is a file."""
-    archive, colons, member = name.partition("::")
-    while colons and not Path(name).is_file():
-        if Path(archive).is_file():
-            return ArchiveMember(Path(archive), member)
-        more, colons, member = member.partition("::")
-        archive = f"{archive}::{more}"
+    if not Path(name).is_file():
+        for archive, member in splits(name):
+            if Path(archive).is_file():
+                return ArchiveMember(Path(archive), member)
     return Path(name)
 
 

@@ -10,21 +10,22 @@ import base64
 import binascii
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes
 
-from mmrl.data.archives import members
+from mmrl.data.archives import Member, absence, members, splits
 from mmrl.data.locations import ArchiveMember, FileSource, FrameFiles, MediaSource, PdfPage, RawBytes, Url
 from mmrl.data.sample import MediaKind
-from mmrl.errors import DataError, MediaError, MissingMediaError, did_you_mean
+from mmrl.errors import DataError, MediaError, MissingMediaError
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
 _DATA_URI = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[\w.+-]+=[^;,]*)*)(;base64)?,", re.ASCII)
 _PAGE = re.compile(r"(.+)#page=([0-9]{1,9})", re.ASCII | re.DOTALL)
 _FRAME = re.compile(r"(.*?)([0-9]+)(\D*)", re.ASCII | re.DOTALL)
 _LEAST_BASE64 = 64  # characters; the smallest PNG has more
+_LONGEST_PATH = 4096
 _SHOWN = 60
 _MAGIC = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"II*\x00", b"MM\x00*", b"\x1a\x45\xdf\xa3", b"%PDF-")
 
@@ -76,15 +77,12 @@ class Locator:
         return PdfPage(source, page, dpi)
 
     def _file(self, written: str) -> Path | ArchiveMember | None:
-        path = self.root / written
-        if is_file(path):
-            return path
+        if is_file(self.root, written):
+            return self.root / written
         for archive, member in _archive_splits(written, self.root):
-            try:
-                if member in members(archive):
-                    return ArchiveMember(archive, member)
-            except MediaError:
-                continue  # no archive: _missing says so
+            for name in (member, member.removeprefix("./")):  # a tar may list it either way
+                if name in _members_or_none(archive):
+                    return ArchiveMember(archive, name)
         return None
 
     def _page(self, written: str) -> PdfPage | None:
@@ -97,8 +95,8 @@ class Locator:
         return self.page(found, int(match[2]), self.rules.pdf_dpi)
 
     def _folder(self, written: str) -> FrameFiles | None:
-        path = self.root / written
-        return frame_folder(path) if self.kind == "video" and written and path.is_dir() else None
+        is_frames = self.kind == "video" and written and _can_exist(written) and (self.root / written).is_dir()
+        return frame_folder(self.root / written) if is_frames else None
 
     def _file_url(self, written: str) -> MediaSource:
         """Percent signs mean themselves where a file of that very name exists, else what URLs make of them."""
@@ -153,27 +151,28 @@ class Locator:
             return _member_hint(archive, member)
         if "\\" in written:
             return "; it is written with backslashes, write it with /"
-        if (self.root / written).is_dir() if is_short(written) else False:
+        if _can_exist(written) and (self.root / written).is_dir():
             return "; it is a folder, and only a clip may be a folder of frames"
-        first = Path(written).parts[0] if Path(written).parts else ""
-        if self.root.name == first and is_file(self.root.parent / written):
+        first = written.split("/", maxsplit=1)[0]
+        if self.root.name == first and is_file(self.root.parent, written):
             return f"; {self.root.parent / written} exists: `root` already ends in {first!r}, set it one folder higher"
-        if is_file(Path(written)) and not Path(written).is_absolute():
+        if not written.startswith("/") and is_file(Path(), written):
             return f"; it exists below the current folder, but paths start from {self.root}; set the dataset's `root`"
         return ""
 
 
-def is_file(path: Path) -> bool:
-    """Whether a file of this name exists; a name that no file can have (too long, a zero byte) is none."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
+def is_file(root: Path, name: str) -> bool:
+    """Whether a file of this name exists below a folder; a name that no file can have is none."""
+    return _can_exist(name) and (root / name).is_file()
 
 
-def is_short(name: str) -> bool:
-    """Whether a file system could hold this name at all."""
-    return "\0" not in name and all(len(part.encode()) < 256 for part in name.split("/")) and len(name.encode()) < 4096
+def _can_exist(name: str) -> bool:
+    """Whether a file system can hold this name: a megabyte of base64 is never looked for."""
+    return (
+        len(name) < _LONGEST_PATH
+        and "\0" not in name
+        and all(len(n.encode(errors="surrogatepass")) < 256 for n in name.split("/"))
+    )
 
 
 def decode_base64(text: str, name: str) -> bytes:
@@ -232,15 +231,20 @@ def _is_base64(written: str) -> bool:
 
 def _archive_splits(written: str, root: Path) -> Iterator[tuple[Path, str]]:
     """(archive, member) at each `::` that has an existing file on its left."""
-    for match in re.finditer("::", written):
-        archive, member = root / written[: match.start()], written[match.end() :].removeprefix("./")
-        if member and is_file(archive):
-            yield archive, member
+    for archive, member in splits(written):
+        if is_file(root, archive):
+            yield root / archive, member
+
+
+def _members_or_none(archive: Path) -> Mapping[str, Member]:
+    try:
+        return members(archive)
+    except MediaError:  # no archive; the message about what is missing says so
+        return {}
 
 
 def _member_hint(archive: Path, member: str) -> str:
     try:
-        index = members(archive)
+        return f"; {absence(archive, member)}"
     except MediaError as error:
-        return f"; {error.path} is {error.reason}"
-    return f"; {archive} holds {len(index)} files, none called {member!r}{did_you_mean(member, index)}"
+        return f"; {archive}: {error.reason}"

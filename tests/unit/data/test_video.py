@@ -8,7 +8,7 @@ import av
 import numpy as np
 import pytest
 from makers.clips import ClipSpec, cut_file, shown_index, write_clip, write_streams
-from makers.readers import ABSENT, EACH, USABLE
+from makers.readers import EACH, USABLE
 from makers.shared import shared_media
 
 from mmrl.data.video import READERS, frame_at, mean_rate, open_clip, reader_version
