@@ -266,6 +266,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MmrlError as error:
         print_error(str(error))
         sys.exit(2)
+    except OSError as error:  # a full disk, a folder that may not be written, a file where a folder should be
+        print_error(os_problem(error))
+        sys.exit(2)
+
+
+def os_problem(error: OSError) -> str:
+    """One line for what the operating system refused.
+
+    >>> os_problem(FileExistsError(17, "File exists", "runs"))
+    'runs: File exists'
+    """
+    if error.filename is None or error.strerror is None:
+        return next(iter(str(error).splitlines()), type(error).__name__)
+    return f"{error.filename}: {error.strerror}"
 
 
 def require_platform(

@@ -83,14 +83,24 @@ def _part_problem(run: Located, place: str, part: RewardPart) -> str | None:
     return None
 
 
+def check_algorithm(run: Located) -> Problems:
+    """Algorithm plug-ins have the hooks and signatures they should have."""
+    from mmrl.algorithms.algorithm import build_algorithm
+
+    config = run.config
+    length = config.rollout.max_new_tokens
+    yield from _raised(run, "algorithm.plugins", lambda: build_algorithm(config.algorithm, max_new_tokens=length))
+
+
 def check_spaces(run: Located) -> Problems:
     """Names of coordinate spaces, and the answer space of cards whose task answers with a place."""
     from mmrl.scoring.geometry import check_space, parse_space
 
-    model = run.config.model
-    for key, space, kind in (("box_space", model.box_space, "box"), ("time_space", model.time_space, "time")):
-        if space is not None:
-            yield from _raised(run, f"model.{key}", lambda s=space, k=kind: check_space(s, kind=k))
+    box_space, time_space = run.config.model.box_space, run.config.model.time_space
+    if box_space is not None:
+        yield from _raised(run, "model.box_space", lambda: check_space(box_space, kind="box"))
+    if time_space is not None:
+        yield from _raised(run, "model.time_space", lambda: check_space(time_space, kind="time"))
     for key, card in cards_of(run):
         if card.answer_space is not None:
             yield from _raised(run, f"{key}.answer_space", lambda s=card.answer_space: parse_space(s))
@@ -106,4 +116,9 @@ def _raised(run: Located, key: str, check: Callable[[], object]) -> Problems:
 
 
 DATA_CHECKS: tuple[Callable[[Located], Problems], ...] = (check_cards,)
-TRAINING_CHECKS: tuple[Callable[[Located], Problems], ...] = (check_stages_exist, check_rewards, check_spaces)
+TRAINING_CHECKS: tuple[Callable[[Located], Problems], ...] = (
+    check_stages_exist,
+    check_rewards,
+    check_algorithm,
+    check_spaces,
+)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from mmrl.data.budget import VideoRule, VisionGeometry
 from mmrl.errors import ConfigError
-from mmrl.models.hub import remedy
+from mmrl.models.hub import readable_model, remedy
 
 ModuleGroup = Literal["vision_tower", "projector", "language_model"]
 
@@ -298,7 +298,8 @@ def _load_tokenizer(folder: Path, *, trust_remote_code: bool) -> Any:
         raise ConfigError(
             f"{folder}: the tokenizer is missing (tokenizer.json, or vocab.json with merges.txt); {remedy(folder)}"
         )
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
+    with readable_model(folder):
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
 
 
 def _encoder_without_specials(tokenizer: Any) -> TextEncoder:

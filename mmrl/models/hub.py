@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mmrl.config.schema import ModelSection
@@ -55,6 +57,20 @@ def pinned(section: ModelSection) -> ModelSection:
 def commit_of(folder: Path) -> str | None:
     """The commit of a snapshot folder of the hub's cache; None for any other folder."""
     return folder.name if folder.parent.name == "snapshots" and _COMMIT.fullmatch(folder.name) else None
+
+
+@contextmanager
+def readable_model(folder: Path) -> Iterator[None]:
+    """Turn what transformers raises for damaged files of a model folder into ConfigError naming the folder."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ConfigError(f"{folder}: damaged or incomplete ({reason}); {remedy(folder)}") from error
 
 
 def remedy(folder: Path) -> str:

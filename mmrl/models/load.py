@@ -12,9 +12,9 @@ from mmrl.data.budget import VisionGeometry
 from mmrl.errors import ConfigError
 from mmrl.models.families import FamilyProcessor, load_geometry, load_processor
 from mmrl.models.freeze import freeze
-from mmrl.models.hub import model_folder
+from mmrl.models.hub import model_folder, readable_model
 from mmrl.models.lora import adapter_base, add_adapter, load_adapter
-from mmrl.models.quantize import quantization_config
+from mmrl.models.quantize import keep_trainable, quantization_config
 from mmrl.models.trained_with import checkpoint_settings
 
 # What a model folder holds besides weights and configuration.
@@ -108,19 +108,21 @@ def _load_base(section: ModelSection) -> tuple[Any, Path | None]:
     from transformers import AutoModelForImageTextToText
 
     folder, adapter = _folders(section, weights=True)
-    loaded: Any = AutoModelForImageTextToText.from_pretrained(
-        folder,
-        dtype=getattr(torch, section.dtype),
-        attn_implementation=section.attention,
-        quantization_config=quantization_config(section),
-        trust_remote_code=section.trust_remote_code,
-        local_files_only=True,
-        output_loading_info=True,
-    )
+    with readable_model(folder):
+        loaded: Any = AutoModelForImageTextToText.from_pretrained(
+            folder,
+            dtype=getattr(torch, section.dtype),
+            attn_implementation=section.attention,
+            quantization_config=quantization_config(section),
+            trust_remote_code=section.trust_remote_code,
+            local_files_only=True,
+            output_loading_info=True,
+        )
     model, info = loaded
     problems = [f"{kind.replace('_', ' ')}: {_listed(info[kind])}" for kind in _LOADING_FAULTS if info.get(kind)]
     if problems:
         raise ConfigError(f"{folder}: the weights do not fit the model; {'; '.join(problems)}")
+    keep_trainable(model)
     return model, adapter
 
 

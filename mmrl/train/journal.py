@@ -160,7 +160,9 @@ class Journal:
         self.run.policy_version = self.position.policy_version
         distributed.load_optimizer(self.run.trainer, load_optimizer_state(checkpoint))
         restore_random_state(checkpoint)
-        self.console.print(f"continuing from {checkpoint} ({self.position.step} steps done)")
+        over = self.position.stage == len(self.config.stages)
+        left = "; all stages are finished, nothing is left to train" if over else ""
+        self.console.print(f"continuing from {checkpoint} ({self.position.step} steps done){left}")
         if distributed.is_main():
             for log, size in zip(self._logs, state["log_sizes"], strict=True):
                 log.cut(size)
