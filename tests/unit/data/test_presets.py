@@ -1,6 +1,7 @@
 """Shipped cards: rows of other tools are read unchanged."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,31 @@ def test_every_shipped_card_shows_rows_of_its_tool():
     assert shipped.keys() - {"quickstart", "lerobot"} == ROWS.keys()
     for path in shipped.values():
         assert path.read_text().startswith("# ") and yaml.safe_load(path.read_text())
+
+
+def documented_rows() -> list[tuple[str, str]]:
+    page = Path(__file__).parents[3] / "docs" / "data.md"
+    return re.findall(r"^\| `(\w+)` \| `(\{.*\})` \|$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(("card", "row"), documented_rows())
+def test_the_rows_of_the_documentation(tmp_path, card, row):
+    touch(tmp_path, *MEDIA)
+    [sample] = read(write_jsonl(tmp_path / "rows.jsonl", [json.loads(row)]), card=card)
+    assert sample.answer is not None and len(sample.media) == (0 if "2 + 2" in row else 1)
+
+
+def test_the_card_for_another_tool_that_the_documentation_writes(tmp_path):
+    row = {"meta": {"q": "<img>a.jpg</img>How many?"}, "gold": {"value": 3}, "kind": "count"}
+    columns = {"prompt": "meta.q", "answer": "gold.value", "task": "kind"}
+    touch(tmp_path, *MEDIA)
+    card = {"columns": columns, "image_placeholder": "<img>{path}</img>"}
+    [sample] = read(write_jsonl(tmp_path / "rows.jsonl", [row]), card=card)
+    assert (shown(sample), sample.answer, sample.task) == (["user: [a.jpg]How many?"], 3, "count")
+
+
+def test_the_documentation_shows_every_tool():
+    assert {card for card, _ in documented_rows()} == ROWS.keys()
 
 
 @pytest.mark.parametrize(
