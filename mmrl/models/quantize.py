@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+import torch
+
 from mmrl.config.schema import ModelSection
 from mmrl.errors import ConfigError
 
@@ -35,3 +37,13 @@ def quantization_config(section: ModelSection) -> Any:
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=section.dtype,
     )
+
+
+def keep_trainable(model: torch.nn.Module) -> None:
+    """Keep 4-bit weights in the one layout that both rollouts and training passes read.
+
+    On CPUs with AVX-512 BF16 bitsandbytes rewrites them, at the first pass in eval mode, into one that has no gradient.
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False  # type: ignore[assignment]

@@ -42,9 +42,7 @@ def test_three_steps_and_three_more_are_six(tmp_path: Path, dtype: str, stage_st
     whole = rows(folder), adapter(folder)
     assert all(row["grad_norm"] > 0 for row in whole[0])
     first_rl, *later = (row for row in whole[0] if row["stage"] == "rl")
-    assert first_rl["policy/ref_kl"] == pytest.approx(
-        0, abs=1e-9
-    )  # to the stage's first policy
+    assert first_rl["policy/ref_kl"] == pytest.approx(0, abs=1e-9)  # to the stage's first policy
     assert later[-1]["policy/ref_kl"] > 1e-7
     if dtype == "float32":
         assert all(row["policy/rollout_gap"] < 1e-5 for row in [first_rl, *later])  # rollouts use the adapters
@@ -81,3 +79,18 @@ def test_a_run_holds_the_model_once_and_its_first_reference_is_the_base(tmp_path
             assert not torch.equal(moved, media_logprobs(base, "qwen2_5_vl"))
     finally:
         run.close()
+
+
+@pytest.mark.parametrize(("quantization", "dtype"), [("nf4", "bfloat16"), ("int8", "float32")])
+def test_adapters_over_quantized_weights_train_and_resume_exactly(tmp_path: Path, quantization: str, dtype: str):
+    pytest.importorskip("bitsandbytes", reason="the extra mmrl[quantized] is not installed")
+    model = [f"model.quantization={quantization}", f"model.dtype={dtype}"]
+    changes = [*RUN, *model, "stages.0.steps=1", "stages.1.steps=2"]
+    config, folder = load_config(write_run(tmp_path), changes), tmp_path / "runs" / "tiny"
+    assert train(config) == 0
+    whole = rows(folder), adapter(folder)
+    assert all(row["grad_norm"] > 0 for row in whole[0])
+    shutil.rmtree(find_checkpoints(folder)[-1])
+    assert train(config, resume=True) == 0
+    assert rows(folder) == whole[0]
+    assert all(torch.equal(tensor, whole[1][name]) for name, tensor in adapter(folder).items())
