@@ -27,17 +27,17 @@ class Turn:
     content: str | list[Any]
 
 
-@dataclass(frozen=True, slots=True)
 class Tokens:
-    """Placeholder string -> kind: media, which only user text may name, and values, which an assistant's may too."""
+    """The placeholders of a card, string -> kind: of media, which only a user's text may name, and of other values.
 
-    media: Mapping[str, str]
-    values: Mapping[str, str]
+    by_role: what the text of a role is searched for. in_parts: the same for a text in a list of parts. counted: kinds
+    that must have as many placeholders as values; a placeholder with its own path needs no value.
+    """
 
-    @property
-    def counted(self) -> set[str]:
-        """Kinds that must have as many placeholders as values; a placeholder with its own path needs no value."""
-        return {kind for token, kind in {**self.media, **self.values}.items() if PATH not in token}
+    def __init__(self, media: Mapping[str, str], values: Mapping[str, str]) -> None:
+        self.by_role = {"user": {**media, **values}, "assistant": values, "system": {}}
+        self.in_parts = {"user": values, "assistant": values, "system": {}}
+        self.counted = frozenset(kind for token, kind in self.by_role["user"].items() if PATH not in token)
 
 
 def read_turns(
@@ -89,13 +89,12 @@ def single_reply(value: Any, roles: Mapping[str, str]) -> Turn:
 def cut(turn: Turn, tokens: Tokens) -> list[Piece]:
     """The turn's content, cut at its placeholders and parts. In a list of parts media are parts, and text is text."""
     if isinstance(turn.content, str):
-        searched = {"user": {**tokens.media, **tokens.values}, "assistant": tokens.values, "system": {}}
-        return split_text(turn.content, searched[turn.role])
+        return split_text(turn.content, tokens.by_role[turn.role])
     pieces: list[Piece] = []
     for part in turn.content:
         slot = _slot(part)
         if slot is None:
-            pieces += split_text(part["text"], {} if turn.role == "system" else tokens.values)
+            pieces += split_text(part["text"], tokens.in_parts[turn.role])
         elif turn.role == "user":
             pieces.append(slot)
         else:

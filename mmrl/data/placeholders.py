@@ -46,25 +46,24 @@ def split_text(text: str, placeholders: Mapping[str, str]) -> list[Piece]:
     """
     if not placeholders:
         return [text]
-    # Longest first, so that of two placeholders of which one begins the other the whole one is found.
-    tokens = tuple(sorted(placeholders, key=len, reverse=True))
+    pattern, found = _pattern(tuple(placeholders.items()))
     pieces: list[Piece] = []
     end = 0
-    for match in _pattern(tokens).finditer(text):
+    for match in pattern.finditer(text):
         assert match.lastindex is not None  # one group a token, and one of them matched
-        token = tokens[match.lastindex - 1]
-        pieces += [
-            text[end : match.start()],
-            Slot(placeholders[token], match[match.lastindex] if PATH in token else None),
-        ]
+        kind, names_medium = found[match.lastindex - 1]
+        pieces += [text[end : match.start()], Slot(kind, match[match.lastindex] if names_medium else None)]
         end = match.end()
     return [*pieces, text[end:]]
 
 
 @lru_cache(maxsize=256)
-def _pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
-    """One group a token: the path of a token that names one, else the token itself."""
-    return re.compile("|".join(_token_pattern(token) for token in tokens))
+def _pattern(placeholders: tuple[tuple[str, str], ...]) -> tuple[re.Pattern[str], list[tuple[str, bool]]]:
+    """A pattern with one group a token, and of each group: its kind, and whether it holds a path and not the token."""
+    # Longest first, so that of two placeholders of which one begins the other the whole one is found.
+    ordered = sorted(placeholders, key=lambda item: len(item[0]), reverse=True)
+    pattern = re.compile("|".join(_token_pattern(token) for token, _ in ordered))
+    return pattern, [(kind, PATH in token) for token, kind in ordered]
 
 
 def _token_pattern(token: str) -> str:
