@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mmrl.cli import print_error
-from mmrl.commands.sheet import Mark, contact_sheet, mark_of
+from mmrl.data.sheet import Mark, contact_sheet, mark_of
 from mmrl.config.load import load_config
 from mmrl.config.schema import DataSection, DatasetSection, RunConfig
 from mmrl.data.cache import PixelCache

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmrl.commands.sheet import Mark, contact_sheet, mark_of
+from mmrl.data.sheet import Mark, contact_sheet, mark_of
 from mmrl.config.schema import BudgetClass, DataSection, DatasetSection, ModelSection, RunConfig, VideoSection
 from mmrl.data.cache import PixelCache
 from mmrl.data.decoder import MediaOpener

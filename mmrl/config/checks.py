@@ -10,10 +10,11 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES
-from mmrl.config.model_checks import check_model
+from mmrl.config.model_checks import check_model, check_training_options
 from mmrl.config.schema import BudgetClass, DataSection, DatasetSection, RunConfig
 from mmrl.config.tree import Node, Origin
 from mmrl.data.template_library import system_text, user_text
@@ -238,12 +239,20 @@ def check_best(run: Located) -> Problems:
         yield run.at("checkpoint.best", f"{fact}; add validation data or set checkpoint.best to null")
 
 
+def check_trackers(run: Located) -> Problems:
+    for name in run.config.log.trackers:
+        if find_spec(name) is None:
+            fact = f"'log.trackers' names {name!r}, which is not installed"
+            yield run.at("log.trackers", f"{fact}; pip install 'mmrl[{name}]', or leave it out")
+
+
 def _repeated(names: list[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
 
 
 CHECKS: tuple[Callable[[Located], Problems], ...] = (
     check_model,
+    check_training_options,
     check_budgets,
     check_datasets,
     check_templates,
@@ -254,4 +263,5 @@ CHECKS: tuple[Callable[[Located], Problems], ...] = (
     check_aggregation,
     check_plugins,
     check_best,
+    check_trackers,
 )

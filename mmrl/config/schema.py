@@ -338,6 +338,14 @@ class AlgorithmSection(Section):
     plugins: tuple[str, ...] = Field(default=(), description="files with hooks, in order")
 
 
+class EarlyStopSection(Section):
+    """End a stage when a held-out score stops rising."""
+
+    score: str = Field(default="val/mean", description="score of the validations that is watched; higher is better")
+    patience: PositiveInt = Field(default=3, description="validations in a row without a better score that end it")
+    min_delta: NonNegativeFloat = Field(default=0.0, description="a score is better if it is this much above the best")
+
+
 class StageSection(Section):
     """One stage of training. `grpo` learns from rewards; `sft` imitates the dataset's demonstrations."""
 
@@ -352,12 +360,22 @@ class StageSection(Section):
     min_lr_ratio: Probability = Field(default=0.0, description="the schedule ends at this share of lr")
     warmup_steps: NonNegativeInt = Field(default=0, description="steps over which the rate rises to lr")
     weight_decay: NonNegativeFloat = Field(default=0.0, description="AdamW weight decay")
+    early_stop: EarlyStopSection | None = Field(
+        default=None, description="end before `steps` when a held-out score stops rising; null: never"
+    )
     tasks: tuple[str, ...] = Field(default=(), description="only rows of these tasks; empty: all")
     data: DataSection | None = Field(default=None, description="data of this stage; null: the run's")
 
 
 class TrainSection(Section):
+    optimizer: Literal["adamw", "adamw8bit"] = Field(
+        default="adamw", description="adamw8bit keeps its moments in 8 bits; needs the extra mmrl[quantized]"
+    )
     betas: tuple[Beta, Beta] = Field(default=(0.9, 0.999), description="AdamW betas")
+    eps: PositiveFloat = Field(default=1e-8, description="AdamW epsilon, added to the root of the second moment")
+    ema_decay: Beta | None = Field(
+        default=None, description="keep an average of the weights and validate and export it; null: none, 0.99 is usual"
+    )
     max_grad_norm: PositiveFloat = Field(default=1.0, description="gradients are clipped to this norm")
     micro_batch_tokens: PositiveInt = Field(
         default=16384, description="padded tokens (rows x longest row) of one micro-batch"
@@ -382,7 +400,10 @@ class CheckpointSection(Section):
 
 
 class LogSection(Section):
-    tensorboard: bool = Field(default=True, description="write tensorboard/ in the run folder")
+    trackers: tuple[Literal["tensorboard", "wandb", "trackio", "mlflow"], ...] = Field(
+        default=("tensorboard",), description="where metrics and held-out generations go beside metrics.jsonl"
+    )
+    project: str = Field(default="mmrl", description="project (MLflow: experiment) of wandb, trackio and mlflow")
     rollouts_per_step: NonNegativeInt = Field(default=4, description="completions written to rollouts.jsonl a step")
     console: bool = Field(default=True, description="print progress")
 

@@ -20,11 +20,13 @@ from mmrl.train.checkpoint import (
     save_checkpoint,
 )
 from mmrl.train.console import TrainConsole, closing_lines, score_table
+from mmrl.train.early_stop import should_stop
 from mmrl.train.metrics import MetricsLog, peak_memory_gib
 from mmrl.train.model_folder import save_policy_folder
 from mmrl.train.resume import stage_record
 from mmrl.train.runtime import Runtime, stage_data
 from mmrl.train.schedule import reset_optimizer
+from mmrl.train.trackers import TrackedRun, Tracker, open_trackers, record_id
 from mmrl.train.validate import validate
 
 
@@ -33,7 +35,8 @@ class Position:
     """Where a run stands; what state.json of a checkpoint holds.
 
     stage: index of the stage under way. stage_step: its finished steps. step: finished steps of the run.
-    validations: (label, step, metrics) so far. best: (score, checkpoint name) or None. seconds: per part of the run.
+    validations: (label, step, metrics) so far; those of the
+        stage under way begin at `first_validation`. best: (score, checkpoint name) or None. seconds: per part of the run.
     """
 
     stage: int = 0
@@ -41,6 +44,7 @@ class Position:
     step: int = 0
     policy_version: int = 0
     validations: list[tuple[str, int, dict[str, float]]] = field(default_factory=list)
+    first_validation: int = 0
     best: tuple[float, str] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -53,11 +57,7 @@ class Journal:
         self.console = TrainConsole(enabled=self.config.log.console and distributed.is_main())
         state = load_state(checkpoint) if checkpoint else None
         self.position = Position(**state["position"]) if state else Position()
-        self.metrics = MetricsLog(
-            run.folder,
-            tensorboard=self.config.log.tensorboard and distributed.is_main(),
-            next_step=self.position.step + 1 if state else None,
-        )
+        self.metrics = MetricsLog(run.folder, self._trackers(resumed=state is not None))
         self._logs = (self.metrics.lines, run.rollouts_log, run.skipped)
         self._stage_state: dict[str, Any] | None = None
         if checkpoint and state:
@@ -71,7 +71,10 @@ class Journal:
             self._stage_state = None
         else:
             position.stage, position.stage_step = index, 0
+            position.first_validation = len(position.validations)
             reset_optimizer(self.run.trainer.optimizer)
+            if self.run.ema is not None:
+                self.run.ema.restart(self.run.policy)
         validated = bool(position.validations) and position.validations[-1][1] == position.step
         if not position.stage_step and self.config.validation.before_first and not validated:
             self.validate(section, label=f"before {section.name}")
@@ -100,19 +103,25 @@ class Journal:
         done, every = self.position.stage_step, self.config.checkpoint.every
         return done == section.steps or bool(every and done % every == 0) or self._is_best()
 
+    def stops_early(self, section: StageSection) -> bool:
+        """Whether the stage's held-out score has stopped rising: said by the validations of the stage so far."""
+        rows = [metrics for _, _, metrics in self.position.validations[self.position.first_validation :]]
+        return section.early_stop is not None and should_stop(section.early_stop, rows)
+
     def validate(self, section: StageSection, *, label: str | None = None) -> None:
         """Score the held-out rows of the stage's data, if there are any."""
         position, samples = self.position, self._val[self.position.stage]
         if not samples:
             return
-        with self.run.watch.time("validation"):
+        with self.run.watch.time("validation"), self.run.evaluated():
             result = validate(self.run, samples, stage_data(self.config, section))
         position.validations.append((label or f"{section.name} {position.stage_step}", position.step, result.metrics))
         if distributed.is_main():
             self.metrics.write(position.step, section.name, result.metrics)
-            for row in result.generations:
-                self.run.rollouts_log.write({"step": position.step, "split": "val", **row})
-        self.console.validation(position.step, result.metrics, result.generations)
+            self.metrics.show(position.step, result.generations)
+            for generation in result.generations:
+                self.run.rollouts_log.write({"step": position.step, "split": "val", **generation.row})
+        self.console.validation(position.step, result.metrics, [generation.row for generation in result.generations])
 
     def save(self, stage: Any, *, finished: bool) -> None:
         """Write a checkpoint, note the best, prune the rest. A finished stage's checkpoint starts the next one."""
@@ -154,12 +163,28 @@ class Journal:
         )
         self.metrics.close()
 
+    def _trackers(self, *, resumed: bool) -> list[Tracker]:
+        """Opened on the main rank only."""
+        if not distributed.is_main():
+            return []
+        run = TrackedRun(
+            folder=self.run.folder,
+            project=self.config.log.project,
+            name=self.config.name,
+            record_id=record_id(self.run.folder),
+            config=self.config.model_dump(mode="json"),
+            next_step=self.position.step + 1 if resumed else None,
+        )
+        return open_trackers(self.config.log.trackers, run)
+
     def _restore(self, checkpoint: Path, state: dict[str, Any]) -> None:
         """Continue from a checkpoint: stage, optimizer, random states, and the logs cut back to it."""
         self._stage_state = state["stage_state"]
         self.run.policy_version = self.position.policy_version
         distributed.load_optimizer(self.run.trainer, load_optimizer_state(checkpoint))
         restore_random_state(checkpoint)
+        if self.run.ema is not None:
+            self.run.ema.load(checkpoint)
         over = self.position.stage == len(self.config.stages)
         left = "; all stages are finished, nothing is left to train" if over else ""
         self.console.print(f"continuing from {checkpoint} ({self.position.step} steps done){left}")

@@ -1,4 +1,4 @@
-"""Metrics of a run: metrics.jsonl always, TensorBoard when asked, seconds per named part of a step.
+"""Metrics of a run: metrics.jsonl always, trackers as asked, seconds per named part of a step.
 
 Keys are paths: `reward/quadrant`, `val/mean`, `loss/policy`. Everything under `perf/` depends on the machine; all
 other numbers are the same whenever the same run is repeated on one machine.
@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from mmrl.train import distributed
+from mmrl.train.trackers import Generation, Tracker
 
 
 class Stopwatch:
@@ -63,29 +64,29 @@ class JsonLines:
 
 
 class MetricsLog:
-    """Writes one row per step to metrics.jsonl and, when asked, to TensorBoard.
+    """Writes one row per step to metrics.jsonl and to every tracker."""
 
-    next_step: of a run that continues; TensorBoard then drops what an earlier process wrote from that step on.
-    """
-
-    def __init__(self, folder: Path, *, tensorboard: bool, next_step: int | None = None) -> None:
+    def __init__(self, folder: Path, trackers: Sequence[Tracker] = ()) -> None:
         self.lines = JsonLines(folder / "metrics.jsonl")
-        self._board = _open_board(folder / "tensorboard", next_step=next_step) if tensorboard else None
+        self._trackers = trackers
 
     def write(self, step: int, stage: str, values: Mapping[str, float]) -> None:
         self.lines.write({"step": step, "stage": stage, **values})
-        if self._board is not None:
-            for key, value in values.items():
-                self._board.add_scalar(key, value, step)
+        for tracker in self._trackers:
+            tracker.scalars(step, values)
+
+    def show(self, step: int, generations: Sequence[Generation]) -> None:
+        """Held-out completions with their media, as a table of every tracker."""
+        for tracker in self._trackers if generations else ():
+            tracker.generations(step, generations)
 
     def flush(self) -> None:
-        """TensorBoard keeps rows in memory for minutes; put them into its file."""
-        if self._board is not None:
-            self._board.flush()
+        for tracker in self._trackers:
+            tracker.flush()
 
     def close(self) -> None:
-        if self._board is not None:
-            self._board.close()
+        for tracker in self._trackers:
+            tracker.close()
 
 
 def means_over_ranks(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -109,9 +110,3 @@ def peak_memory_gib() -> dict[str, float]:
     if torch.cuda.is_available():
         peaks["perf/peak_gpu_gib"] = torch.cuda.max_memory_allocated() / 2**30
     return peaks
-
-
-def _open_board(folder: Path, *, next_step: int | None) -> Any:
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder), purge_step=next_step)

@@ -13,18 +13,20 @@ from dataclasses import dataclass
 
 from mmrl.config.schema import DataSection
 from mmrl.data.sample import Sample
+from mmrl.data.sheet import contact_sheet
 from mmrl.train import distributed
 from mmrl.train.metrics import means_over_ranks
 from mmrl.train.rollouts import RolloutSpec, ScoredRollouts, roll_out, rollout_rows, sampling_of
 from mmrl.train.runtime import Runtime
+from mmrl.train.trackers import Generation
 
 
 @dataclass(frozen=True)
 class Validation:
-    """metrics: `val/mean`, `val/task/<task>`, `val/dataset/<name>`, `val/part/<task>/<part>`. generations: rows."""
+    """metrics: `val/mean`, `val/task/<task>`, `val/dataset/<name>`, `val/part/<task>/<part>`."""
 
     metrics: dict[str, float]
-    generations: list[dict]
+    generations: list[Generation]
 
 
 def validate(run: Runtime, samples: Sequence[Sample], data: DataSection) -> Validation:
@@ -32,7 +34,7 @@ def validate(run: Runtime, samples: Sequence[Sample], data: DataSection) -> Vali
     section = run.config.validation
     sampling = sampling_of(run.config.rollout, greedy=section.n == 1)
     values: dict[str, list[float]] = defaultdict(list)
-    generations: list[dict] = []
+    generations: list[Generation] = []
     share = samples[distributed.rank() :: distributed.world_size()]
     for start in range(0, len(share), section.batch_size):
         prepared = run.prepare([share[i] for i in range(start, min(start + section.batch_size, len(share)))], data)
@@ -41,8 +43,15 @@ def validate(run: Runtime, samples: Sequence[Sample], data: DataSection) -> Vali
         spec = RolloutSpec((section.n,) * len(prepared), sampling, seed=("validation", run.config.seed))
         rolled = roll_out(run, prepared, spec)
         _collect(rolled, values)
-        generations += rollout_rows(rolled, limit=section.generations - len(generations))
+        generations += _shown(rolled, limit=section.generations - len(generations))
     return Validation(_summary(values), generations)
+
+
+def _shown(rolled: ScoredRollouts, *, limit: int) -> list[Generation]:
+    """The first completions with a picture of what the model saw."""
+    rows = rollout_rows(rolled, limit=limit)
+    media = [item.prompt.media for item in rolled.prepared]
+    return [Generation(row, contact_sheet(seen) if seen else None) for row, seen in zip(rows, media, strict=False)]
 
 
 def _collect(rolled: ScoredRollouts, values: dict[str, list[float]]) -> None:

@@ -71,7 +71,7 @@ def configure(work: Path, *, seed: int, name: str, control: bool) -> RunConfig:
     overrides += [
         "validation.generations=1000000",
         "log.console=false",
-        "log.tensorboard=false",
+        "log.trackers=[]",
         "checkpoint.best=null",
     ]
     config = load_config(ROOT / "configs" / "quickstart.yaml", overrides)

@@ -42,7 +42,7 @@ def write_run(folder: Path, *, kind: Kind = "qwen2_5_vl", **changes: object) -> 
         },
         "stages": STAGES,
         "checkpoint": {"keep_last": 20},
-        "log": {"console": False, "tensorboard": False},
+        "log": {"console": False, "trackers": []},
         **changes,
     }
     path = write_config(folder, rows, **tree)

@@ -10,6 +10,7 @@ from makers.tiny_models import tiny_model_dir
 from mmrl.config.schema import RunConfig
 from mmrl.models.families import load_processor
 from mmrl.models.trained_with import trained_with, write_trained_with
+from mmrl.train.trackers import TrackedRun
 
 USER_TEMPLATE = "{prompt} Answer briefly."
 
@@ -39,3 +40,9 @@ def run_dir(folder: Path, steps: tuple[int, ...] = (3, 6), *, best: int | None =
     if best is not None:
         (folder / "checkpoints" / "best").symlink_to(f"step-{best:06d}")
     return folder
+
+
+def tracked(folder: Path, *, next_step: int | None = None) -> TrackedRun:
+    """A run as a tracker is told of it."""
+    config = {"seed": 0, "rollout": {"group_size": 8}}
+    return TrackedRun(folder, "tests", "mine", record_id="0123456789ab", config=config, next_step=next_step)

@@ -13,7 +13,7 @@ from makers.rows import write_jsonl
 from makers.tiny_models import tiny_model_dir
 from PIL import Image
 
-from mmrl.commands.sheet import LABEL, MARGIN
+from mmrl.data.sheet import LABEL, MARGIN
 
 TOOL = Path(__file__).resolve().parents[3] / "tools" / "inspect_sample.py"
 RED = (255, 64, 64)

@@ -2,12 +2,15 @@ import json
 import os
 import signal
 
+from makers.trained import tracked
+
 from mmrl.train.metrics import JsonLines, MetricsLog, Stopwatch, peak_memory_gib
 from mmrl.train.signals import stop_on_sigterm
+from mmrl.train.trackers import TensorBoard
 
 
 def test_metrics_are_rows_of_json_and_events(tmp_path):
-    log = MetricsLog(tmp_path, tensorboard=True)
+    log = MetricsLog(tmp_path, [TensorBoard(tracked(tmp_path))])
     log.write(1, "warmup", {"loss/total": 0.5})
     log.close()
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1, "stage": "warmup", "loss/total": 0.5}
@@ -17,11 +20,11 @@ def test_metrics_are_rows_of_json_and_events(tmp_path):
 def test_a_continued_run_replaces_the_events_after_its_checkpoint(tmp_path):  # fault 74
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    killed = MetricsLog(tmp_path, tensorboard=True)
+    killed = MetricsLog(tmp_path, [TensorBoard(tracked(tmp_path))])
     for step, loss in ((1, 0.5), (2, 0.25), (3, 9.0)):
         killed.write(step, "rl", {"loss": loss})
     killed.flush()
-    continued = MetricsLog(tmp_path, tensorboard=True, next_step=3)
+    continued = MetricsLog(tmp_path, [TensorBoard(tracked(tmp_path, next_step=3))])
     continued.write(3, "rl", {"loss": 0.125})
     continued.close()
     board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
