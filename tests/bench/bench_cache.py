@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import torch
-from bench_preprocess_decode import SETTINGS, make_clip
+from bench_preprocess import SETTINGS, make_clip
 from makers.openers import QWEN25, LocalOpener
 
 from mmrl.config.schema import BudgetClass

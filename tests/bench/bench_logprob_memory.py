@@ -1,9 +1,11 @@
-"""Peak memory of the log-prob pass with gradient at a vocabulary of 150,000: in chunks, against full logits.
+"""Peak memory of the log-prob pass at a vocabulary of 150,000: in chunks, against full logits.
 
     python tests/bench/bench_logprob_memory.py
 
-Each form runs in a process of its own; the peak is the highest resident memory during the pass (forward + backward)
-above the resident memory before it, weights and their gradients already allocated. fp32, one thread.
+Three passes: without gradient (old and reference log-probs), with gradient under gradient checkpointing (the default of
+training), and with gradient and every activation kept, where the decoder's own activations weigh most of what is left.
+Each runs in a process of its own; the peak is the highest resident memory during the pass (forward and, with gradient,
+backward) above the resident memory before it, weights and their gradients already allocated. fp32, one thread.
 """
 
 from __future__ import annotations
@@ -29,38 +31,46 @@ from mmrl.models.logprobs import token_logprobs
 from mmrl.models.packing import group_row, pack
 
 VOCABULARY, GROUP, COMPLETION = 150_016, 8, 512
-FORMS = {"full logits": 0, "chunks of 1024": 1024, "chunks of 256": 256}
+PASSES = ("no gradient", "gradient, checkpointing", "gradient, all activations kept")
+CHUNKS = {"full logits": 0, "chunks of 1024": 1024, "chunks of 256 (default)": 256}
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--form", choices=FORMS)
-    form = arguments.parse_args().form
-    if form:
-        print(*measure(FORMS[form]))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--measure", nargs=2, metavar=("PASS", "FORM"), help="one figure, in this process")
+    arguments = parser.parse_args()
+    if arguments.measure:
+        kind, form = arguments.measure
+        print(*measure(kind, CHUNKS[form]))
         return
     print(f"{versions()}; vocabulary {VOCABULARY}, {GROUP * COMPLETION} loss tokens, fp32, 1 thread\n")
-    print("| log-prob pass | peak MiB above the weights | share of the full one | seconds |\n|---|---|---|---|")
-    full = 0.0
-    for form in FORMS:
-        output = subprocess.run([sys.executable, __file__, "--form", form], capture_output=True, text=True, check=True)
-        peak, seconds = map(float, output.stdout.split()[-2:])
-        full = full or peak
-        print(f"| {form} | {peak:.0f} | {peak / full:.3f} | {seconds:.1f} |", flush=True)
+    print("| pass | logits | peak MiB above the weights | share of the full one | seconds |\n|---|---|---|---|---|")
+    for kind in PASSES:
+        full = 0.0
+        for form in CHUNKS:
+            command = [sys.executable, __file__, "--measure", kind, form]
+            output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            peak, seconds = map(float, output.split()[-2:])
+            full = full or peak
+            print(f"| {kind} | {form} | {peak:.0f} | {peak / full:.3f} | {seconds:.1f} |", flush=True)
 
 
-def measure(chunk: int) -> tuple[float, float]:
+def measure(kind: str, chunk: int) -> tuple[float, float]:
     """Peak MiB and seconds of one pass; chunk 0 is the naive form."""
     torch.set_num_threads(1)
     model, processor = medium_model(vocabulary=VOCABULARY)
-    for parameter in model.parameters():
+    with_gradient = kind != "no gradient"
+    if kind == "gradient, checkpointing":
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    for parameter in model.parameters() if with_gradient else ():
         parameter.grad = torch.zeros_like(parameter)
     prompt = make_prompt([list(range(32))], family="qwen2_5_vl", pad_ids={})
     micro = pack([group_row(prompt, random_completions((COMPLETION,) * GROUP, seed=0), range(GROUP))], processor)
     start = time.perf_counter()
-    with PeakMemory() as memory:
+    with PeakMemory() as memory, torch.set_grad_enabled(with_gradient):
         values = logprobs(model, micro, processor, chunk=chunk) if chunk else naive_logprobs(model, micro)
-        values.mean().backward()
+        if with_gradient:
+            values.mean().backward()
     return memory.peak_mib, time.perf_counter() - start
 
 
