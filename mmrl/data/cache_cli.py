@@ -147,6 +147,10 @@ def explain(config: RunConfig, *, sample: str | None = None) -> int:
             hits += 1
         else:
             reasons[reason].append(medium)
+    if sample is not None and not hits and not reasons:
+        raise ConfigError(
+            f"no medium of a sample {sample!r} in the data of the configuration; --sample takes the id of a row"
+        )
     console.print(f"{hits} media are cached, {sum(map(len, reasons.values()))} are not", markup=False)
     for reason, media in reasons.items():
         more = f" and {len(media) - 1} more" if len(media) > 1 else ""

@@ -135,7 +135,8 @@ def read_dataset(section: DatasetSection, *, data: DataSection, relative_to: Pat
     dataset = _check_rows(rows, reader, section=section, policies=_Policies(data, skipped))
     skipped.check()
     if not len(dataset.row_N):
-        raise DataError(f"{path}: no usable rows")
+        first = next((row for row in skipped.rows if row.dataset == name), None)
+        raise DataError(f"{path}: no usable rows" + (f"; the first: {first.where}: {first.reason}" if first else ""))
     count = len(dataset.row_N)
     return SampleSet([dataset], np.zeros(count, dtype=np.int64), np.arange(count))
 

@@ -100,14 +100,15 @@ class TextRows:
             raw = os.pread(descriptor, end - start, start)
         finally:
             os.close(descriptor)
-        return _parse_object(raw, self.origin(number))
+        return parse_row(raw, self.origin(number))
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _parse_object(raw: bytes, origin: str) -> dict[str, Any]:
+def parse_row(raw: bytes, origin: str) -> dict[str, Any]:
+    """The row on one line of a JSONL file. DataError, beginning with `origin`, for what is no JSON object."""
     try:
         row = json.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:

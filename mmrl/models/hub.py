@@ -73,6 +73,20 @@ def readable_model(folder: Path) -> Iterator[None]:
         raise ConfigError(f"{folder}: damaged or incomplete ({reason}); {remedy(folder)}") from error
 
 
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Within the block transformers shows no bars of its own; they would tear ours apart."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
 def remedy(folder: Path) -> str:
     """What to do about a file that a model folder lacks.
 

@@ -12,7 +12,7 @@ from mmrl.data.budget import VisionGeometry
 from mmrl.errors import ConfigError
 from mmrl.models.families import FamilyProcessor, load_geometry, load_processor
 from mmrl.models.freeze import freeze
-from mmrl.models.hub import model_folder, readable_model
+from mmrl.models.hub import model_folder, readable_model, without_progress_bars
 from mmrl.models.lora import adapter_base, add_adapter, load_adapter
 from mmrl.models.quantize import keep_trainable, quantization_config
 from mmrl.models.trained_with import checkpoint_settings
@@ -141,7 +141,8 @@ def save_model(model: Any, processor: FamilyProcessor, out_dir: Path | str) -> N
     a LoRA adapter only the adapter is written, in peft's own format. The chat template is the one that was used.
     """
     out_dir = Path(out_dir)
-    model.save_pretrained(out_dir)
+    with without_progress_bars():
+        model.save_pretrained(out_dir)
     for pattern in _PROCESSOR_FILES:
         for path in sorted(processor.folder.glob(pattern)):
             shutil.copyfile(path, out_dir / path.name)

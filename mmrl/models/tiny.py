@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
+from mmrl.models.hub import without_progress_bars
+
 TinyKind = Literal["qwen2_5_vl"]
 
 # Wider than the usual 0.02: at a width of 128 the first attention layers would otherwise see next to nothing.
@@ -63,7 +65,8 @@ def make_tiny_model(out_dir: Path | str, *, kind: TinyKind = "qwen2_5_vl", seed:
         torch.manual_seed(seed)
         model, processor = _qwen2_5_vl(tokenizer)
     model.generation_config = _generation_config(tokenizer)
-    model.save_pretrained(folder)
+    with without_progress_bars():
+        model.save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder
 

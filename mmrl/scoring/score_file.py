@@ -8,6 +8,7 @@ unscored) and `reward_breakdown`. Without a config, every task is scored by the 
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import sys
@@ -18,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.config.schema import RewardsSection
+from mmrl.data.rows import parse_row
 from mmrl.data.sample import Sample
-from mmrl.errors import DataError, RewardError
+from mmrl.errors import DataError, RewardError, did_you_mean
 from mmrl.plugins import shipped_names
 from mmrl.scoring.router import Router
 from mmrl.scoring.scores import Scores
@@ -90,21 +92,18 @@ def _line_number(scored: tuple[Row, Result]) -> int:
 
 def _read(path: Path) -> Iterator[Row]:
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
+        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    if not any(line.strip() for line in lines):
+        raise DataError(f"{path}: no rows")
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield _row(line, where=f"{path}:{number}", number=number)
 
 
-def _row(line: str, *, where: str, number: int) -> Row:
-    try:
-        columns = json.loads(line)
-    except ValueError as error:
-        raise DataError(f"{where}: not JSON: {error}") from error
-    if not isinstance(columns, dict):
-        raise DataError(f"{where}: a row is an object with {', '.join(_OWN)}, not {type(columns).__name__}")
+def _row(line: bytes, *, where: str, number: int) -> Row:
+    columns = parse_row(line, where)
     missing = [name for name in _OWN if name not in columns]
     if missing:
         raise DataError(f"{where}: no column {missing[0]!r}; the row has {', '.join(columns)}")
@@ -130,7 +129,7 @@ def _shipped_section(rows: Sequence[Row]) -> RewardsSection:
         if row.sample.task not in known:
             raise RewardError(
                 f"{row.sample.where}: no shipped reward is named like the task {row.sample.task!r}; "
-                f"give --config, or one of: {', '.join(known)}"
+                f"give --config, or one of: {', '.join(known)}{did_you_mean(row.sample.task, known)}"
             )
     tasks = sorted({row.sample.task for row in rows})
     return RewardsSection.model_validate({"tasks": {task: [{"reward": task}] for task in tasks}})

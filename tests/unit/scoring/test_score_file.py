@@ -89,8 +89,8 @@ def test_a_line_separator_inside_a_completion_is_text(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", r"in\.jsonl:2: not JSON"),
-        ("[1]", r"in\.jsonl:2: a row is an object"),
+        ("{", r"in\.jsonl:2: not valid JSON"),
+        ("[1]", r"in\.jsonl:2: a row must be a JSON object"),
         ('{"completion": "x", "task": "choice"}', r"in\.jsonl:2: no column 'answer'; the row has completion, task"),
         ('{"completion": 3, "answer": "B", "task": "choice"}', r"in\.jsonl:2: 'completion' must be text, not int"),
     ],
