@@ -23,7 +23,8 @@ MAX_MEMBER_BYTES = 2**30
 
 _Stamp = tuple[int, int, int]
 _ENCRYPTED = 0x1
-_INDEXES = 64  # archives whose list of members a process keeps
+_INDEXES = 1024  # archives whose list of members a process keeps
+_OPEN_ZIPS = 64
 _LOOKED_THROUGH = 10_000  # names compared for the nearest one
 _REPACK = "repack it as .zip or as an uncompressed .tar"
 
@@ -94,6 +95,11 @@ def _stamp(archive: Path) -> _Stamp:
 
 @functools.lru_cache(maxsize=_INDEXES)
 def _members(archive: Path, stamp: _Stamp) -> Mapping[str, Member]:
+    with media_errors(archive):
+        return _read_index(archive, stamp)
+
+
+def _read_index(archive: Path, stamp: _Stamp) -> Mapping[str, Member]:
     with archive.open("rb") as file:
         head = file.read(4)
     if head[:2] == b"PK":
@@ -131,7 +137,7 @@ def _read_zip(place: ArchiveMember, found: Member) -> bytes:
         return file.read(found.size)
 
 
-@functools.lru_cache(maxsize=_INDEXES)
+@functools.lru_cache(maxsize=_OPEN_ZIPS)
 def _open_zip(archive: Path, stamp: _Stamp) -> zipfile.ZipFile:
     return zipfile.ZipFile(archive)
 

@@ -13,7 +13,16 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import URLError
-from urllib.request import HTTPErrorProcessor, HTTPHandler, HTTPRedirectHandler, HTTPSHandler, OpenerDirector
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    UnknownHandler,
+)
 
 from mmrl.data.locations import FileSource, FrameFiles, MediaSource, PdfPage, Url
 from mmrl.data.sample import MediaRef
@@ -28,6 +37,15 @@ LIMIT_S = 300.0
 
 _SILENCE_S = 30.0  # a server that sends nothing for so long is given up
 _BLOCK = 1 << 20
+_HANDLERS = (
+    ProxyHandler,
+    UnknownHandler,
+    HTTPHandler,
+    HTTPSHandler,
+    HTTPDefaultErrorHandler,
+    HTTPRedirectHandler,
+    HTTPErrorProcessor,
+)
 
 
 def fetched(ref: MediaRef, folder: Path, *, may_fetch: bool) -> MediaRef:
@@ -50,11 +68,11 @@ def download(url: str, target: Path, *, max_bytes: int = MAX_BYTES, limit_s: flo
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
+    except MediaError:
+        raise
     except URLError as error:
         raise MediaError(url, f"cannot be fetched: {error.reason or error}{_status(error)}") from error
     except (OSError, HTTPException, ValueError) as error:
-        if isinstance(error, MediaError):
-            raise
         raise MediaError(url, f"cannot be fetched: {error or type(error).__name__}") from error
     finally:
         with contextlib.suppress(OSError):  # there is nothing to remove after the rename
@@ -109,11 +127,8 @@ def _blocks(answer: Any, url: str, *, limit_s: float) -> Iterator[bytes]:
 
 def _opener() -> OpenerDirector:
     """Fetches over http and https only, redirections included: `file:` and `ftp:` have no handler here."""
-    from urllib.request import HTTPDefaultErrorHandler, ProxyHandler, UnknownHandler
-
     opener = OpenerDirector()
-    handlers = (ProxyHandler, UnknownHandler, HTTPHandler, HTTPSHandler, HTTPDefaultErrorHandler)
-    for handler in (*handlers, HTTPRedirectHandler, HTTPErrorProcessor):
+    for handler in _HANDLERS:
         opener.add_handler(handler())
     return opener
 

@@ -10,7 +10,7 @@ import base64
 import binascii
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes
@@ -95,7 +95,9 @@ class Locator:
         return self.page(found, int(match[2]), self.rules.pdf_dpi)
 
     def _folder(self, written: str) -> FrameFiles | None:
-        is_frames = self.kind == "video" and written and _can_exist(written) and (self.root / written).is_dir()
+        is_frames = (
+            self.kind == "video" and written and _can_exist(written) and _looked_up(self.root / written, Path.is_dir)
+        )
         return frame_folder(self.root / written) if is_frames else None
 
     def _file_url(self, written: str) -> MediaSource:
@@ -151,7 +153,7 @@ class Locator:
             return _member_hint(archive, member)
         if "\\" in written:
             return "; it is written with backslashes, write it with /"
-        if _can_exist(written) and (self.root / written).is_dir():
+        if _can_exist(written) and _looked_up(self.root / written, Path.is_dir):
             return "; it is a folder, and only a clip may be a folder of frames"
         first = written.split("/", maxsplit=1)[0]
         if self.root.name == first and is_file(self.root.parent, written):
@@ -163,7 +165,14 @@ class Locator:
 
 def is_file(root: Path, name: str) -> bool:
     """Whether a file of this name exists below a folder; a name that no file can have is none."""
-    return _can_exist(name) and (root / name).is_file()
+    return _can_exist(name) and _looked_up(root / name, Path.is_file)
+
+
+def _looked_up(path: Path, question: Callable[[Path], bool]) -> bool:
+    try:
+        return question(path)
+    except OSError as error:  # a folder above it may not be read, or the whole path is too long
+        raise MissingMediaError(f"{path}: {error.strerror}", path=str(path)) from error
 
 
 def _can_exist(name: str) -> bool:
@@ -194,7 +203,7 @@ def frame_folder(folder: Path) -> FrameFiles:
     """
     numbered: dict[int, Path] = {}
     pattern: tuple[str, str] | None = None
-    for path in sorted(folder.iterdir()):
+    for path in _entries(folder):
         if path.name.startswith("."):
             continue
         match = _FRAME.fullmatch(path.stem)
@@ -210,6 +219,13 @@ def frame_folder(folder: Path) -> FrameFiles:
         raise DataError(f"{folder}: the folder holds no frames")
     _check_gaps(folder, sorted(numbered))
     return FrameFiles(tuple(numbered[number] for number in sorted(numbered)), str(folder))
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise MissingMediaError(f"{folder}: {error.strerror}", path=str(folder)) from error
 
 
 def _check_gaps(folder: Path, numbers: list[int]) -> None:

@@ -1,5 +1,6 @@
 """Media in rows, archives and PDFs through the commands: preprocess, cache verify and explain, Parquet rows."""
 
+import gc
 import os
 
 import pyarrow
@@ -11,7 +12,9 @@ from makers.media import picture_bytes, write_frames, write_pdf, write_zip
 
 from mmrl.config.load import load_config
 from mmrl.data.cache_cli import misses, verify
-from mmrl.data.preprocess import preprocess
+from mmrl.data.locations import RawBytes
+from mmrl.data.preprocess import distinct_media, preprocess
+from mmrl.data.skipped import SkippedLog
 
 OLD_NS = 10**18
 
@@ -89,7 +92,11 @@ def test_structs_of_hub_datasets_in_parquet(tmp_path, capsys):
     }
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(tree))
-    assert preprocess(load_config(path)) == 1
+    config = load_config(path)
+    media = distinct_media(config, config.data, skipped=SkippedLog(None, max_fraction=1.0))
+    gc.collect()
+    assert len(media) == 5 and not any(isinstance(thing, RawBytes) for thing in gc.get_objects())  # fault 61
+    assert preprocess(config) == 1
     printed = capsys.readouterr().err
     assert "3 built, 0 already cached, 1 of repeated content, 1 failed" in printed
     name = "image bytes of bad.png in images[0] (6 bytes in the row)"

@@ -88,6 +88,24 @@ def test_a_clip_is_the_same_by_every_route_with_every_reader(tmp_path, reader):
     assert len(keys) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "spec"),
+    [
+        ("no_times.h264", ClipSpec(format="h264")),
+        ("animation.gif", ClipSpec(codec="gif", pix_fmt="rgb8", frames=12)),
+        ("broadcast.ts", ClipSpec()),
+        ("mpeg4.avi", ClipSpec(codec="mpeg4", b_frames=0)),
+        ("vp9.webm", ClipSpec(codec="libvpx-vp9")),
+    ],
+)
+def test_a_container_is_known_by_its_content(tmp_path, name, spec):
+    data = write_clip(tmp_path / name, spec).read_bytes()
+    plain = open_here(read_one(name, tmp_path, kind="video"))
+    write_zip(tmp_path / "a.zip", {"no suffix": data})
+    for written in (data, "a.zip::no suffix"):
+        same(open_here(read_one(written, tmp_path, kind="video")), plain)
+
+
 def test_decoder_processes_open_every_route(tmp_path):
     clips, pictures = tmp_path / "clips", tmp_path / "pictures"
     clips.mkdir()

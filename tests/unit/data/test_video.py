@@ -8,7 +8,7 @@ import av
 import numpy as np
 import pytest
 from makers.clips import ClipSpec, cut_file, shown_index, write_clip, write_streams
-from makers.readers import EACH, USABLE
+from makers.readers import ABSENT, EACH, USABLE
 from makers.shared import shared_media
 
 from mmrl.data.video import READERS, frame_at, mean_rate, open_clip, reader_version
@@ -224,6 +224,18 @@ def test_unknown_reader(folder):
         open_clip(folder / "constant.mp4", reader="mpv"),
     ):
         pass
+
+
+@pytest.mark.skipif(not ABSENT, reason="torchcodec is usable here")
+def test_a_reader_without_its_libraries_says_how_to_install_them():
+    with pytest.raises(ConfigError) as caught:
+        reader_version("torchcodec")
+    message = str(caught.value)
+    assert message.startswith("data.video.reader 'torchcodec' cannot be imported: ")
+    assert message.endswith(
+        "it needs pip install 'mmrl[torchcodec]' and FFmpeg 4 to 9 with its shared libraries (apt-get install ffmpeg); "
+        "try data.video.reader: pyav"
+    )
 
 
 def test_reader_versions():
