@@ -1,4 +1,4 @@
-"""Contradictions between keys of the model, and between them and the stages; part of mmrl.config.checks."""
+"""Contradictions around what is trained and for how long; part of mmrl.config.checks."""
 
 from __future__ import annotations
 
@@ -25,3 +25,15 @@ def check_model(run: Located) -> Iterator[str]:
     if model.lora is not None and model.lora.dropout and run.has_grpo:
         fact = f"'model.lora.dropout' is {model.lora.dropout:g} but completions of grpo stages are sampled without it"
         yield run.at("model.lora.dropout", f"{fact}, so ratios would measure the dropout; set it to 0")
+
+
+def check_training_options(run: Located) -> Iterator[str]:
+    config = run.config
+    if config.train.ema_decay is not None and config.train.zero_stage == 3:
+        fact = "'train.ema_decay' is set but 'train.zero_stage' is 3, where no process has whole weights to average"
+        yield run.at("train.ema_decay", f"{fact}; set it to null, or use zero_stage 2 or lower")
+    for i, stage in enumerate(config.stages):
+        key, measured = f"stages.{i}.early_stop", bool(config.validation.every and (stage.data or config.data).val)
+        if stage.early_stop is not None and not measured:
+            fact = f"'{key}' is set but the stage is not validated while it runs"
+            yield run.at(key, f"{fact}; set 'validation.every' and list held-out rows in 'data.val'")

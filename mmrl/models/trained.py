@@ -8,9 +8,14 @@ from contextlib import contextmanager
 import torch
 
 
+def trained_parameters(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """Name and parameter of all that has a gradient."""
+    return ((name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad)
+
+
 def trained_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Copies, on the CPU, of all parameters with a gradient."""
-    return {name: p.detach().cpu().clone() for name, p in model.named_parameters() if p.requires_grad}
+    return {name: parameter.detach().cpu().clone() for name, parameter in trained_parameters(model)}
 
 
 @contextmanager

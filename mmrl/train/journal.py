@@ -35,8 +35,8 @@ class Position:
     """Where a run stands; what state.json of a checkpoint holds.
 
     stage: index of the stage under way. stage_step: its finished steps. step: finished steps of the run.
-    validations: (label, step, metrics) so far; those of the
-        stage under way begin at `first_validation`. best: (score, checkpoint name) or None. seconds: per part of the run.
+    validations: (label, step, metrics) so far; those of the stage under way begin at `first_validation`.
+    best: (score, checkpoint name) or None. seconds: per part of the run.
     """
 
     stage: int = 0

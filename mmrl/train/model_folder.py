@@ -1,4 +1,4 @@
-"""The model folder of a checkpoint: weights or adapter, processor, and what it was trained with."""
+"""The model folders of a checkpoint: weights or adapter, processor, and what it was trained with."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ from mmrl.models.load import save_model
 from mmrl.models.trained_with import trained_with, write_trained_with
 from mmrl.train.runtime import Runtime
 
+AVERAGED = "model_ema"
+
 
 def save_policy_folder(run: Runtime, folder: Path) -> None:
-    """Write an ordinary model folder (with LoRA an adapter's, in peft's format) plus mmrl.json: budgets, spaces,
-    templates, chat template, and the base model with its commit.
+    """Write `folder`, an ordinary model folder (with LoRA an adapter's, in peft's format), and mmrl.json in it.
 
-    Evaluation reads mmrl.json, so a model trained on 40,000-pixel pictures is not scored on others by default.
+    Where the run averages its weights, the averages are written beside it: `ema.safetensors`, from which the run
+    continues, and `model_ema/`, a model folder like the other one, which is what validations scored.
     """
+    _save(run, folder)
+    if run.ema is not None:
+        run.ema.save(folder.parent)
+        with run.evaluated():
+            _save(run, folder.with_name(AVERAGED))
+
+
+def _save(run: Runtime, folder: Path) -> None:
+    """mmrl.json holds budgets, spaces, templates and base model: whoever evaluates the model does as training did."""
     save_model(run.policy, run.processor, folder)
     write_trained_with(trained_with(run.config, run.processor, policy_version=run.policy_version), folder)

@@ -82,10 +82,10 @@ def run_stage(run: Runtime, journal: Journal, index: int, rows: StageRows, stop:
         journal.record_step(section, {"lr": lr, **metrics})
         if journal.validation_due(section):
             journal.validate(section)
-        if journal.checkpoint_due(section) or stop:
-            journal.save(stage, finished=number + 1 == section.steps)
-        if stop:
-            journal.leave_stage()
-            return False
+        finished = number + 1 == section.steps or journal.stops_early(section)
+        if journal.checkpoint_due(section) or finished or stop:
+            journal.save(stage, finished=finished)
+        if finished or stop:
+            break
     journal.leave_stage()
-    return True
+    return not stop

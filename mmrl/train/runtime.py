@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from mmrl.rollout.hf_engine import HfEngine
 from mmrl.rollout.types import Engine
 from mmrl.scoring.router import Router
 from mmrl.train import distributed
+from mmrl.train.ema import Ema
 from mmrl.train.metrics import JsonLines, Stopwatch
 from mmrl.train.schedule import build_optimizer
 from mmrl.train.step import LogprobSettings
@@ -47,6 +49,7 @@ class Runtime:
     cache: PixelCache
     skipped: SkippedLog
     rollouts_log: JsonLines
+    ema: Ema | None = None
     watch: Stopwatch = field(default_factory=Stopwatch)
     policy_version: int = 0
     openers: dict[tuple[VideoSection, int], MediaOpener] = field(default_factory=dict)
@@ -87,10 +90,16 @@ class Runtime:
         )
 
     def sync_policy(self) -> None:
-        """Give the rollout engine the new weights."""
+        """Give the rollout engine the new weights, after the average took them in."""
         self.policy_version += 1
+        if self.ema is not None:
+            self.ema.update(self.policy)
         with self.watch.time("sync"):
             self.rollout.sync_weights(self.policy.named_parameters(), self.policy_version)
+
+    def evaluated(self) -> AbstractContextManager[None]:
+        """Within the block the policy has the weights that are validated and exported: the averages, if any."""
+        return nullcontext() if self.ema is None else self.ema.applied(self.policy)
 
     def close(self) -> None:
         self.rollout.close()
@@ -118,6 +127,7 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
         trainer=trainer,
         optimizer=optimizer,
         rollout=HfEngine(model, processor, max_batch_tokens=config.rollout.max_batch_tokens),
+        ema=None if config.train.ema_decay is None else Ema(model, decay=config.train.ema_decay),
         router=router,
         cache=PixelCache(Path(config.cache.dir), on_miss=config.cache.on_miss, verify=config.cache.verify),
         skipped=SkippedLog(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
 from mmrl.config.schema import StageSection, TrainSection
+from mmrl.models.quantize import require_bitsandbytes
 
 
 def learning_rate(stage: StageSection, step: int) -> float:
@@ -28,12 +30,25 @@ def learning_rate(stage: StageSection, step: int) -> float:
     return stage.lr * (stage.min_lr_ratio + (1.0 - stage.min_lr_ratio) * fall)
 
 
-def build_optimizer(model: torch.nn.Module, train: TrainSection) -> torch.optim.AdamW:
-    """AdamW over the trainable parameters. Weight decay (set per stage) leaves biases and norm weights alone."""
+def build_optimizer(model: torch.nn.Module, train: TrainSection) -> torch.optim.Optimizer:
+    """AdamW over the trainable parameters. Weight decay (set per stage) leaves biases and norm weights alone.
+
+    Raises ConfigError, naming the extra, for `adamw8bit` without bitsandbytes.
+    """
     decayed = [p for p in model.parameters() if p.requires_grad and p.ndim > 1]
     plain = [p for p in model.parameters() if p.requires_grad and p.ndim <= 1]
     groups = [{"params": decayed, "decays": True}, {"params": plain, "decays": False}]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=0.0, betas=train.betas, weight_decay=0.0)
+    settings = {"lr": 0.0, "betas": train.betas, "eps": train.eps, "weight_decay": 0.0}
+    return _adamw_class(train)([g for g in groups if g["params"]], **settings)
+
+
+def _adamw_class(train: TrainSection) -> Any:
+    if train.optimizer == "adamw":
+        return torch.optim.AdamW
+    require_bitsandbytes(f"train.optimizer {train.optimizer!r}")
+    from bitsandbytes.optim import AdamW8bit
+
+    return AdamW8bit
 
 
 def set_hyperparameters(optimizer: torch.optim.Optimizer, *, lr: float, weight_decay: float) -> None:

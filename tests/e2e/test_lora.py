@@ -33,20 +33,16 @@ def adapter(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(find_checkpoints(folder)[-1] / "model" / "adapter_model.safetensors")
 
 
-@pytest.mark.parametrize(("dtype", "stage_steps", "kept"), [("float32", 3, 4), ("bfloat16", 2, 3)])
-def test_three_steps_and_three_more_are_six(tmp_path: Path, dtype: str, stage_steps: int, kept: int):
-    steps = [f"stages.{i}.steps={stage_steps}" for i in (0, 1)]
-    path, folder = write_run(tmp_path), tmp_path / "runs" / "tiny"
-    config = load_config(path, [*RUN, *steps, f"model.dtype={dtype}"])
+def test_three_steps_and_three_more_are_six(tmp_path: Path):
+    config, folder = load_config(write_run(tmp_path), RUN), tmp_path / "runs" / "tiny"
     assert train(config) == 0
     whole = rows(folder), adapter(folder)
     assert all(row["grad_norm"] > 0 for row in whole[0])
     first_rl, *later = (row for row in whole[0] if row["stage"] == "rl")
     assert first_rl["policy/ref_kl"] == pytest.approx(0, abs=1e-9)  # to the stage's first policy
     assert later[-1]["policy/ref_kl"] > 1e-7
-    if dtype == "float32":
-        assert all(row["policy/rollout_gap"] < 1e-5 for row in [first_rl, *later])  # rollouts use the adapters
-    for checkpoint in find_checkpoints(folder)[kept:]:  # a step of the second stage done
+    assert all(row["policy/rollout_gap"] < 1e-5 for row in [first_rl, *later])  # rollouts use the adapters
+    for checkpoint in find_checkpoints(folder)[3:]:
         shutil.rmtree(checkpoint)
     assert train(config, resume=True) == 0
     assert rows(folder) == whole[0]
@@ -55,9 +51,8 @@ def test_three_steps_and_three_more_are_six(tmp_path: Path, dtype: str, stage_st
     saved = find_checkpoints(folder)[-1]
     settings = checkpoint_settings(saved)
     assert settings is not None and settings.base_model == str(tiny_model_dir("qwen2_5_vl"))
-    optimizer = torch.load(saved / "optimizer-0.pt", weights_only=False)
-    if dtype == "float32":
-        assert len(optimizer["state"]) == len(adapter(folder))  # DeepSpeed received adapters alone
+    optimizer = torch.load(saved / "optimizer-0.pt", weights_only=True)
+    assert len(optimizer["state"]) == len(adapter(folder))  # DeepSpeed received adapters alone
     assert not (folder / "reference" / "rl" / "model.safetensors").exists()
 
 
@@ -81,11 +76,9 @@ def test_a_run_holds_the_model_once_and_its_first_reference_is_the_base(tmp_path
         run.close()
 
 
-@pytest.mark.parametrize(("quantization", "dtype"), [("nf4", "bfloat16"), ("int8", "float32")])
-def test_adapters_over_quantized_weights_train_and_resume_exactly(tmp_path: Path, quantization: str, dtype: str):
+def test_bfloat16_adapters_over_quantized_weights_train_and_resume_exactly(tmp_path: Path):
     pytest.importorskip("bitsandbytes", reason="the extra mmrl[quantized] is not installed")
-    model = [f"model.quantization={quantization}", f"model.dtype={dtype}"]
-    changes = [*RUN, *model, "stages.0.steps=1", "stages.1.steps=2"]
+    changes = [*RUN, "model.quantization=nf4", "model.dtype=bfloat16", "stages.0.steps=1", "stages.1.steps=2"]
     config, folder = load_config(write_run(tmp_path), changes), tmp_path / "runs" / "tiny"
     assert train(config) == 0
     whole = rows(folder), adapter(folder)

@@ -37,5 +37,5 @@ def test_without_bitsandbytes_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"model\.quantization 'nf4' needs .* bitsandbytes.* 'mmrl\[quantized\]'"):
         load_policy(lora_section("qwen2_5_vl", quantization="nf4"))
-    with pytest.raises(ConfigError, match="train.optimizer 'adamw8bit' needs"):
+    with pytest.raises(ConfigError, match=r"train\.optimizer 'adamw8bit' needs"):
         require_bitsandbytes("train.optimizer 'adamw8bit'")
