@@ -172,15 +172,16 @@ class CardReader:
 
     @cached_property
     def _plain(self) -> dict[str, str]:
-        """Sample fields that stand in one column, or in none, and not inside another."""
-        first = {name: columns[0] if columns else "" for name, columns in self._columns.items()}
+        """Sample fields that stand in one column, and not inside a mapping."""
         return {
-            name: first[name] for name, columns in self._columns.items() if len(columns) < 2 and "." not in first[name]
+            name: columns[0] for name, columns in self._columns.items() if len(columns) == 1 and "." not in columns[0]
         }
 
     def _value(self, row: Mapping[str, Any], name: str) -> Any:
         """The value of a sample field; None where an optional one is absent or null."""
         columns = self._columns[name]
+        if name in self._plain and (value := row.get(self._plain[name])) is not None:
+            return value
         found = [(column, value) for column in columns if (value := lookup(row, column)) is not None]
         if len(found) > 1:
             raise DataError(f"columns {' and '.join(column for column, _ in found)} both hold the {name}; keep one")

@@ -7,8 +7,7 @@ parts ({type: text}, {type: image}, ...). What comes out is turns of our three r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mmrl.data.placeholders import PATH, Piece, Slot, split_text
 from mmrl.errors import DataError
@@ -19,8 +18,7 @@ _MEDIA_PARTS = {"image": "image", "image_url": "image", "input_image": "image", 
 _SOURCES = ("image", "video", "image_url", "video_url", "url", "path", "base64")
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """One message as the row has it. role: one of ROLES; content: text, or a list of parts."""
 
     role: str

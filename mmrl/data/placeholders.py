@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mmrl.data.sample import GeometryPart, MediaKind, MediaPart, MediaRef, Part, TextPart
 from mmrl.errors import DataError
@@ -20,8 +19,7 @@ _MEDIA = ("image", "video")
 _NOUNS = {"image": "image", "video": "video", "geometry": "geometry value", "text": "word"}
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """A place in a text: of the next unused image, video, geometry value or words of the row's columns.
 
     kind: `image`, `video`, `geometry` or `text`. value: the medium where the text itself names it, and no column does.
@@ -115,7 +113,8 @@ def media_in_front(
     Those are the media of columns for which the texts have no place, and with `lift` also those that have one.
     """
     placed = [piece for text in texts for piece in text if isinstance(piece, Slot) and piece.kind in _MEDIA]
-    front = [Slot(kind) for kind in _MEDIA if Slot(kind) not in placed for _ in range(given.get(kind, 0))]
+    has_place = {slot.kind for slot in placed if slot.value is None}
+    front = [Slot(kind) for kind in _MEDIA if kind not in has_place for _ in range(given.get(kind, 0))]
     if lift:
         front = sorted((*front, *placed), key=lambda slot: slot.kind)
         texts = [[piece for piece in text if isinstance(piece, str) or piece.kind not in _MEDIA] for text in texts]
@@ -146,17 +145,22 @@ class Filler:
         self.media: list[MediaRef] = []
 
     def parts(self, text: Sequence[Piece]) -> tuple[Part, ...]:
-        return tuple(part for piece in text if piece != "" for part in self._parts(piece))
+        """The parts of a text. Empty texts are left out; neighbouring ones stay apart."""
+        parts: list[Part] = []
+        for piece in text:
+            if isinstance(piece, Slot):
+                parts += self._fill(piece)
+            elif piece:
+                parts.append(TextPart(piece))
+        return tuple(parts)
 
-    def _parts(self, piece: Piece) -> Sequence[Part]:
-        if isinstance(piece, str):
-            return (TextPart(piece),)
-        if piece.kind == "geometry":
+    def _fill(self, slot: Slot) -> Sequence[Part]:
+        if slot.kind == "geometry":
             return (next(self._geometry),)
-        if piece.kind == "text":
+        if slot.kind == "text":
             return (TextPart(next(self._words)),)
-        kind: MediaKind = "image" if piece.kind == "image" else "video"
-        refs = (next(self._waiting[kind]),) if piece.value is None else self._read(kind, piece.value)
+        kind: MediaKind = "image" if slot.kind == "image" else "video"
+        refs = (next(self._waiting[kind]),) if slot.value is None else self._read(kind, slot.value)
         return [self._place(ref) for ref in refs]
 
     def _place(self, ref: MediaRef) -> MediaPart:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 
 _EMPTY = -1
 _FIRST_SLOTS = 64
@@ -17,7 +16,7 @@ class SeenIds:
     >>> seen = SeenIds()
     >>> for sample_id in ("a", "b"):
     ...     seen.add(sample_id)
-    >>> list(seen.twins("b")), list(seen.twins("c"))
+    >>> seen.twins("b"), seen.twins("c")
     ([1], [])
     """
 
@@ -26,15 +25,16 @@ class SeenIds:
         # Open addressing: an id's place stands in the first empty slot from its hash on.
         self._slots = array("i", [_EMPTY]) * _FIRST_SLOTS
 
-    def twins(self, sample_id: str) -> Iterator[int]:
+    def twins(self, sample_id: str) -> list[int]:
         """Places of the ids with the hash of this one, in no particular order."""
         wanted, slots, hashes = hash(sample_id), self._slots, self._hashes
         last = len(slots) - 1
-        slot = wanted & last
+        slot, found = wanted & last, []
         while (place := slots[slot]) != _EMPTY:
             if hashes[place] == wanted:
-                yield place
+                found.append(place)
             slot = (slot + 1) & last
+        return found
 
     def add(self, sample_id: str) -> None:
         self._hashes.append(hash(sample_id))

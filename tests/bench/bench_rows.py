@@ -1,6 +1,6 @@
 """Reading and checking JSONL rows: rows a second on one core, and memory above the start.
 
-    python tests/bench/bench_rows.py [--rows 100000 1000000] [--out FILE.md]
+    python tests/bench/bench_rows.py [--cards easyr1 openai] [--rows 100000 1000000] [--out FILE.md]
 
 Every row is parsed, mapped by its card, its placeholders split and counted, its media located, its id compared with all
 others: what `read_dataset` does before training starts. A third of the rows has a picture, a third a clip, a third
@@ -27,7 +27,6 @@ from mmrl.config.schema import DataSection, DatasetSection
 from mmrl.data.readers import read_dataset
 from mmrl.data.skipped import SkippedLog
 
-CARDS = ("easyr1", "llava", "openai")
 AGAIN = 20_000
 QUESTION = "Which of the four things on the table stands furthest to the left? A. cup B. spoon C. plate D. box"
 REPLY = "The cup stands left of the plate, and nothing is further to the left, so the answer is A."
@@ -100,6 +99,7 @@ def measure(path: Path, card: str) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--cards", nargs="+", choices=sorted(ROWS), default=["easyr1", "openai"])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--measure", nargs=2, metavar=("FILE", "CARD"), help="read one file and print its figures")
     arguments = parser.parse_args()
@@ -111,7 +111,7 @@ def main() -> None:
         "|---|---|---|---|---|---|---|",
     ]
     with tempfile.TemporaryDirectory() as name:
-        for card in CARDS:
+        for card in arguments.cards:
             for count in arguments.rows:
                 path = Path(name) / "rows.jsonl"
                 write(path, card, count)

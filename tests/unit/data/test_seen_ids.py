@@ -11,10 +11,10 @@ from mmrl.data.seen_ids import SeenIds
 def test_every_id_is_found_at_its_place(ids, other):
     seen = SeenIds()
     for sample_id in ids:
-        assert list(seen.twins(sample_id)) == []
+        assert seen.twins(sample_id) == []
         seen.add(sample_id)
-    assert [list(seen.twins(sample_id)) for sample_id in ids] == [[place] for place in range(len(ids))]
-    assert list(seen.twins(other)) == [place for place, sample_id in enumerate(ids) if sample_id == other]
+    assert [seen.twins(sample_id) for sample_id in ids] == [[place] for place in range(len(ids))]
+    assert seen.twins(other) == [place for place, sample_id in enumerate(ids) if sample_id == other]
 
 
 def test_different_ids_of_one_hash_are_both_kept(tmp_path, monkeypatch):
