@@ -51,14 +51,18 @@ CASES = {  # override: the message after its place
     " checkpoints by; add validation data or set checkpoint.best to null",
     "data.user_template=Answer": "'data.user_template' does not contain {{prompt}}, so every question would be lost;"
     " write {{prompt}} where the question belongs",
-    "model.revision=v1": "'model.revision' is set but 'model.path' ({cwd}/m) is a folder, which has no revisions; remove"
-    " it, or name a hub id (ORG/NAME)",
+    "model.revision=v1": "'model.revision' is set but 'model.path' ({cwd}/m) is a folder, which has no revisions;"
+    " remove it, or name a hub id (ORG/NAME)",
     "model={path: m, lora: {}, freeze: [projector]}": "'model.freeze' is set beside 'model.lora', which freezes all"
     " weights anyway; remove it, and choose what is trained by 'model.lora.targets'",
-    "model.quantization=nf4": "'model.quantization' is 'nf4' but quantized weights cannot be trained; set 'model.lora' to"
-    " train adapters over them, or remove it",
-    "model.lora={dropout: 0.1}": "'model.lora.dropout' is 0.1 but completions of grpo stages are sampled without it, so"
-    " ratios would measure the dropout; set it to 0",
+    "model.quantization=nf4": "'model.quantization' is 'nf4' but quantized weights cannot be trained; set 'model.lora'"
+    " to train adapters over them, or remove it",
+    "model.lora={dropout: 0.1}": "'model.lora.dropout' is 0.1 but completions of grpo stages are sampled without it,"
+    " so ratios would measure the dropout; set it to 0",
+    "train={ema_decay: 0.9, zero_stage: 3}": "'train.ema_decay' is set but 'train.zero_stage' is 3, where no process"
+    " has whole weights to average; set it to null, or use zero_stage 2 or lower",
+    "stages.a.early_stop={patience: 2}": "'stages.0.early_stop' is set but the stage is not validated while it runs;"
+    " set 'validation.every' and list held-out rows in 'data.val'",
 }
 
 

@@ -1,7 +1,10 @@
+import importlib.util
+
 import pytest
 import torch
 
 from mmrl.config.schema import StageSection, TrainSection
+from mmrl.errors import ConfigError
 from mmrl.train.schedule import build_optimizer, learning_rate, reset_optimizer, set_hyperparameters
 
 
@@ -57,3 +60,13 @@ def test_reset_optimizer_makes_the_next_step_a_first_step():
     assert step(-1.0) > 0  # momentum of the large first gradient still wins
     reset_optimizer(optimizer)
     assert step(-1.0) == pytest.approx(-0.1, abs=1e-6)  # Adam's first step is lr in the gradient's direction
+
+
+def test_the_optimizer_is_built_as_the_section_says(monkeypatch):
+    model = torch.nn.Linear(2, 2)
+    section = TrainSection.model_validate({"betas": (0.8, 0.95), "eps": 1e-6})
+    [weights, bias] = build_optimizer(model, section).param_groups
+    assert (weights["betas"], weights["eps"], bias["eps"]) == ((0.8, 0.95), 1e-6, 1e-6)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"train\.optimizer 'adamw8bit' needs .* 'mmrl\[quantized\]'"):
+        build_optimizer(model, TrainSection(optimizer="adamw8bit"))
