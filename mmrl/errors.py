@@ -6,7 +6,17 @@ The command line prints them without a traceback. `assert` is kept for this prog
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+
+def one_line(text: str) -> str:
+    """The text with line breaks and other control characters spelled out: what a row says cannot forge a message.
+
+    >>> one_line("a\\nb")
+    'a\\\\nb'
+    """
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda m: m[0].encode("unicode_escape").decode(), text)
 
 
 class MmrlError(ValueError):
@@ -25,6 +35,7 @@ class DataError(MmrlError):
     """A row that cannot become a Sample. The message starts with `where`, which is `file:line (id=...)`."""
 
     def __init__(self, reason: str, *, where: str = "", sample_id: str | None = None, path: str | None = None) -> None:
+        reason, where = one_line(reason), one_line(where)
         super().__init__(f"{where}: {reason}" if where else reason)
         self.reason, self.where, self.sample_id, self.path = reason, where, sample_id, path
 
@@ -37,7 +48,8 @@ class MediaError(MmrlError):
     """A picture or clip that cannot be opened as asked: path and reason."""
 
     def __init__(self, path: object, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
+        reason = one_line(reason)
+        super().__init__(f"{one_line(str(path))}: {reason}")
         self.path = str(path)
         self.reason = reason
 
