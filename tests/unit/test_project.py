@@ -80,6 +80,7 @@ def test_the_wheel_works_outside_the_checkout(tmp_path):
     changes = {
         "model": {"path": str(tiny_model_dir("qwen2_5_vl"))},
         "rewards": {"tasks": {"t": [{"reward": "exact_text"}]}},
+        "stages": [{"name": "rl", "kind": "grpo", "steps": 1, "prompts_per_step": 1}],
     }
     config = write_config(tmp_path / "data", media_rows(tmp_path / "data", images=2), **changes)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
