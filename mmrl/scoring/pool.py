@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
@@ -24,6 +25,7 @@ from mmrl.scoring.reward import Reward, resolve_reward
 
 Group = tuple[Sample, tuple[str, ...]]
 NAN = float("nan")
+_SECOND_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,13 @@ class RewardPool:
     def _collect(self, call: RewardCall, future: Future[list[Outcome]]) -> list[Outcome]:
         # exception() hands over even a SystemExit that a reward raised; result() would raise it here.
         error = future.exception()
+        # A worker that ends between two calls breaks the whole pool, and calls that only waited fail with it.
+        for _ in range(_SECOND_TRIES):
+            if not isinstance(error, BrokenProcessPool):
+                break
+            self.close()
+            future = self._submit(call)
+            error = future.exception()
         if error is None:
             return future.result()
         parts = call.split()
