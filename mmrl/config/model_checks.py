@@ -32,6 +32,9 @@ def check_training_options(run: Located) -> Iterator[str]:
     if config.train.ema_decay is not None and config.train.zero_stage == 3:
         fact = "'train.ema_decay' is set but 'train.zero_stage' is 3, where no process has whole weights to average"
         yield run.at("train.ema_decay", f"{fact}; set it to null, or use zero_stage 2 or lower")
+    if config.train.optimizer == "muon" and config.train.zero_stage == 0 and config.model.dtype == "bfloat16":
+        fact = "'train.optimizer' is muon with 'model.dtype' bfloat16 and 'train.zero_stage' 0, where DeepSpeed keeps"
+        yield run.at("train.optimizer", f"{fact} flat weights that are no matrices any more; use zero_stage 1 or 2")
     for i, stage in enumerate(config.stages):
         key, measured = f"stages.{i}.early_stop", bool(config.validation.every and (stage.data or config.data).val)
         if stage.early_stop is not None and not measured:

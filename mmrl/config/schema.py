@@ -368,10 +368,16 @@ class StageSection(Section):
 
 
 class TrainSection(Section):
-    optimizer: Literal["adamw", "adamw8bit"] = Field(
-        default="adamw", description="adamw8bit keeps its moments in 8 bits; needs the extra mmrl[quantized]"
+    optimizer: Literal["adamw", "adamw8bit", "muon"] = Field(
+        default="adamw",
+        description="adamw8bit keeps its moments in 8 bits (extra mmrl[quantized]); muon steps the matrices of the "
+        "layers by orthogonalised momentum and everything else by AdamW",
     )
     betas: tuple[Beta, Beta] = Field(default=(0.9, 0.999), description="AdamW betas")
+    muon_momentum: Beta = Field(default=0.95, description="muon: momentum of the matrices")
+    muon_lr_ratio: PositiveFloat = Field(
+        default=1.0, description="muon: rate of the matrices as a multiple of the stage's lr"
+    )
     eps: PositiveFloat = Field(default=1e-8, description="AdamW epsilon, added to the root of the second moment")
     ema_decay: Beta | None = Field(
         default=None, description="keep an average of the weights and validate and export it; null: none, 0.99 is usual"

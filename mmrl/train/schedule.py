@@ -31,15 +31,43 @@ def learning_rate(stage: StageSection, step: int) -> float:
 
 
 def build_optimizer(model: torch.nn.Module, train: TrainSection) -> torch.optim.Optimizer:
-    """AdamW over the trainable parameters. Weight decay (set per stage) leaves biases and norm weights alone.
+    """The optimizer over the trainable parameters. Weight decay (set per stage) leaves biases and norm weights alone.
 
     Raises ConfigError, naming the extra, for `adamw8bit` without bitsandbytes.
     """
-    decayed = [p for p in model.parameters() if p.requires_grad and p.ndim > 1]
-    plain = [p for p in model.parameters() if p.requires_grad and p.ndim <= 1]
-    groups = [{"params": decayed, "decays": True}, {"params": plain, "decays": False}]
-    settings = {"lr": 0.0, "betas": train.betas, "eps": train.eps, "weight_decay": 0.0}
-    return _adamw_class(train)([g for g in groups if g["params"]], **settings)
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for name, p in trained if train.optimizer == "muon" and _is_layer_matrix(name, p)]
+    others = [p for _, p in trained if all(p is not matrix for matrix in matrices)]
+    groups = [
+        {"params": [p for p in others if p.ndim > 1], "decays": True, "lr_ratio": 1.0},
+        {"params": [p for p in others if p.ndim <= 1], "decays": False, "lr_ratio": 1.0},
+    ]
+    adam = {"lr": 0.0, "betas": train.betas, "eps": train.eps, "weight_decay": 0.0}
+    if train.optimizer == "muon":
+        return _muon(matrices, [{**group, **adam} for group in groups if group["params"]], train)
+    return _adamw_class(train)([group for group in groups if group["params"]], **adam)
+
+
+def _is_layer_matrix(name: str, parameter: torch.nn.Parameter) -> bool:
+    """A weight of a linear map inside the network. Embeddings and the output head are tables of vectors, and the patch
+    embedding is a filter; orthogonalising their steps makes no sense (Jordan et al. 2024).
+    """
+    return parameter.ndim == 2 and not any(word in name for word in ("embed", "lm_head"))
+
+
+def _muon(matrices: list[torch.nn.Parameter], adam_groups: list[dict[str, Any]], train: TrainSection) -> Any:
+    """DeepSpeed's Muon, whose ZeRO stages orthogonalise whole matrices before they are cut into partitions."""
+    from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam
+
+    if not torch.cuda.is_available():
+        torch.compiler.set_stance("force_eager")  # its kernels would be compiled by a C++ compiler at the first step
+    for parameter in matrices:
+        parameter.use_muon = True  # type: ignore[attr-defined]  # how DeepSpeed tells them apart
+    for parameter in (p for group in adam_groups for p in group["params"]):
+        parameter.use_muon = False
+    muon = {"use_muon": True, "lr": 0.0, "momentum": train.muon_momentum, "weight_decay": 0.0}
+    group = {"params": matrices, "decays": True, "lr_ratio": train.muon_lr_ratio, **muon}
+    return MuonWithAuxAdam([*([group] if matrices else []), *({**g, "use_muon": False} for g in adam_groups)])
 
 
 def _adamw_class(train: TrainSection) -> Any:
@@ -53,11 +81,11 @@ def _adamw_class(train: TrainSection) -> Any:
 
 def set_hyperparameters(optimizer: torch.optim.Optimizer, *, lr: float, weight_decay: float) -> None:
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group["lr_ratio"]
         group["weight_decay"] = weight_decay if group["decays"] else 0.0
 
 
 def reset_optimizer(optimizer: torch.optim.Optimizer) -> None:
-    """Forget Adam's moments, as at the start of a run. DeepSpeed's ZeRO and bf16 wrappers hold the real one inside."""
+    """Forget all moments, as at the start of a run. DeepSpeed's ZeRO and bf16 wrappers hold the real one inside."""
     inner = getattr(optimizer, "optimizer", optimizer)
     inner.state.clear()

@@ -45,6 +45,15 @@ def assert_resumes_exactly(config: RunConfig, folder: Path, *, kept: int) -> Non
         assert all(tensor.equal(averages[name]) for name, tensor in load_file(last / "ema.safetensors").items())
 
 
+@pytest.mark.parametrize("zero_stage", [0, 1])
+def test_muon_trains_and_resumes_exactly(tmp_path: Path, zero_stage: int):
+    config, folder = load(tmp_path, "train.optimizer=muon", f"train.zero_stage={zero_stage}", "data.val=[]")
+    assert train(config) == 0
+    first, last = find_checkpoints(folder)
+    assert any(not tensor.equal(weights(last)[name]) for name, tensor in weights(first).items())
+    assert_resumes_exactly(config, folder, kept=1)
+
+
 def test_8_bit_moments_train_and_resume_exactly(tmp_path: Path):
     pytest.importorskip("bitsandbytes", reason="the extra mmrl[quantized] is not installed")
     config, folder = load(tmp_path, "train.optimizer=adamw8bit", "data.val=[]")

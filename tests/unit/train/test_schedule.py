@@ -62,6 +62,25 @@ def test_reset_optimizer_makes_the_next_step_a_first_step():
     assert step(-1.0) == pytest.approx(-0.1, abs=1e-6)  # Adam's first step is lr in the gradient's direction
 
 
+def test_muon_steps_matrices_by_their_orthogonal_part():
+    """One step on a 2 x 2 weight with gradient diag(3, 4): momentum sums are orthogonalised to about the identity."""
+    model = torch.nn.ModuleDict({"layer": torch.nn.Linear(2, 2), "embed": torch.nn.Embedding(2, 2)})
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimizer = build_optimizer(model, TrainSection(optimizer="muon", muon_lr_ratio=10.0))
+    set_hyperparameters(optimizer, lr=0.01, weight_decay=0.0)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    model["layer"].weight.grad = torch.diag(torch.tensor([3.0, 4.0]))
+    optimizer.step()
+    moved = {name: before[name] - p.detach() for name, p in model.named_parameters()}
+    assert torch.diag(moved["layer.weight"]).tolist() == pytest.approx(
+        [0.1, 0.1], rel=0.35
+    )  # five iterations are rough
+    assert moved["layer.weight"].fill_diagonal_(0.0).abs().max() < 1e-3
+    for name in ("layer.bias", "embed.weight"):  # AdamW: lr in the gradient's direction
+        assert moved[name].flatten().tolist() == pytest.approx([0.01] * moved[name].numel(), rel=1e-3)
+
+
 def test_the_optimizer_is_built_as_the_section_says(monkeypatch):
     model = torch.nn.Linear(2, 2)
     section = TrainSection.model_validate({"betas": (0.8, 0.95), "eps": 1e-6})
