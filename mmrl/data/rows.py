@@ -25,6 +25,7 @@ from mmrl.config.schema import RobotSection
 from mmrl.data.lerobot import INFO, open_lerobot
 from mmrl.errors import DataError
 
+KEPT_ROW_GROUP_BYTES = 2**30
 FORMATS = ".jsonl, .json (a list of objects), .parquet, or a folder: of datasets.save_to_disk, or of LeRobot"
 _BLANK = re.compile(r"[ \t\r\n]*")
 
@@ -248,11 +249,15 @@ def first_line(error: BaseException) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ParquetRows:
-    """Rows of a Parquet file. A row group is read when its first row is asked for and kept, as Arrow buffers."""
+    """Rows of a Parquet file. A row group is read when one of its rows is asked for, as Arrow buffers.
+
+    Those used last are kept, up to `keep_bytes`: rows may hold pictures, and a file then does not fit into memory.
+    """
 
     path: Path
     file: Any
     starts: tuple[int, ...]
+    keep_bytes: int = KEPT_ROW_GROUP_BYTES
     groups: dict[int, Any] = field(default_factory=dict)
 
     @classmethod
@@ -275,9 +280,15 @@ class ParquetRows:
     def read(self, number: int) -> dict[str, Any]:
         group = bisect_right(self.starts, number) - 1
         with arrow_errors(f"{self.origin(number)}: damaged Parquet file"):
-            if group not in self.groups:
-                self.groups[group] = self.file.read_row_group(group)
-            return self.groups[group].slice(number - self.starts[group], 1).to_pylist()[0]
+            table = self.groups.pop(group, None) or self.file.read_row_group(group)
+            self.groups[group] = table  # last: a dictionary keeps the order in which its keys came in
+            self._forget()
+            return table.slice(number - self.starts[group], 1).to_pylist()[0]
+
+    def _forget(self) -> None:
+        """Let go of row groups unused longest while more than one is kept and they are too large together."""
+        while len(self.groups) > 1 and sum(table.nbytes for table in self.groups.values()) > self.keep_bytes:
+            del self.groups[next(iter(self.groups))]
 
 
 @dataclass(frozen=True, eq=False)

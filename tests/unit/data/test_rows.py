@@ -9,7 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from mmrl.data.rows import open_rows
+from mmrl.data.rows import ParquetRows, open_rows
 from mmrl.errors import DataError
 
 ROWS = [
@@ -155,3 +155,16 @@ def test_a_file_that_changes_while_in_use_is_an_error(tmp_path):
     write_bytes(path, b'{"a": 12}\n')
     with pytest.raises(DataError, match="changed after it was read"):
         rows.read(0)
+
+
+def test_row_groups_used_last_are_kept_up_to_a_size(tmp_path):  # fault 61: rows may hold pictures
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "a.parquet"
+    table = pyarrow.table({"number": list(range(8)), "picture": [bytes(1000)] * 8})
+    pyarrow.parquet.write_table(table, path, row_group_size=2)
+    rows = ParquetRows(**{**vars(ParquetRows.open(path)), "keep_bytes": 5000})  # two groups of about 2,000 bytes
+    assert [rows.read(number)["number"] for number in (0, 2, 4, 1, 7)] == [0, 2, 4, 1, 7]
+    assert list(rows.groups) == [0, 3]
+    assert rows.read(6)["picture"] == bytes(1000) and list(rows.groups) == [0, 3]
