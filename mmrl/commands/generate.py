@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmrl.data.sheet import Mark, contact_sheet, mark_of
 from mmrl.config.schema import BudgetClass, DataSection, DatasetSection, ModelSection, RunConfig, VideoSection
 from mmrl.data.cache import PixelCache
 from mmrl.data.decoder import MediaOpener
@@ -21,6 +20,7 @@ from mmrl.data.media_cell import read_media_cell
 from mmrl.data.render import render
 from mmrl.data.rendered import MediaEntry, RenderedPrompt
 from mmrl.data.sample import GeometryKind, MediaKind, MediaPart, MediaRef, Message, Sample, TextPart
+from mmrl.data.sheet import Mark, contact_sheet, mark_of
 from mmrl.data.templates import Templates, apply_templates, resolve_templates
 from mmrl.errors import ConfigError
 from mmrl.models.families import FamilyProcessor
