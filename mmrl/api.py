@@ -35,7 +35,7 @@ def train(config: str | Path | RunConfig, *overrides: str, resume: bool = False,
     if resume and overwrite:
         raise ConfigError("resume continues a run and overwrite deletes it; give one of them")
     loaded = load(config, *overrides)
-    from mmrl.train.run import train as run
+    from mmrl.training.run import train as run
 
     return run(loaded, resume=resume, overwrite=overwrite)
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mmrl.cli import print_error
-from mmrl.data.sheet import Mark, contact_sheet, mark_of
 from mmrl.config.load import load_config
 from mmrl.config.schema import DataSection, DatasetSection, RunConfig
 from mmrl.data.cache import PixelCache
@@ -25,6 +24,7 @@ from mmrl.data.preprocess import data_sections
 from mmrl.data.readers import SampleSet, read_dataset
 from mmrl.data.rendered import MediaEntry, RenderedPrompt
 from mmrl.data.sample import GeometryKind, Sample
+from mmrl.data.sheet import Mark, contact_sheet, mark_of
 from mmrl.data.skipped import SkippedLog
 from mmrl.data.source import source_name
 from mmrl.data.templates import dataset_name
@@ -32,7 +32,7 @@ from mmrl.errors import ConfigError, DataError, MmrlError
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import processor_of
 from mmrl.scoring.router import Router
-from mmrl.train.sft import target_text
+from mmrl.training.sft import target_text
 
 # How a model may write an answer; the reward of each shows which one the task's rewards ask for.
 FORMS = {

@@ -15,7 +15,7 @@ from mmrl.models.lora import ADAPTER_CONFIG
 from mmrl.models.merge import merge_lora
 from mmrl.models.processor_config import write_budgets
 from mmrl.models.trained_with import checkpoint_settings
-from mmrl.train.checkpoint import checkpoint_name, find_checkpoints
+from mmrl.training.checkpoint import checkpoint_name, find_checkpoints
 
 
 def export_command(run: Path, out: Path, *, step: str, merge: bool) -> int:

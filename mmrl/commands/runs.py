@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from mmrl.errors import MmrlError
-from mmrl.train.run_folder import find_checkpoints, is_running
+from mmrl.training.run_folder import find_checkpoints, is_running
 
 
 @dataclass(frozen=True, slots=True)

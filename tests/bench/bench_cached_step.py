@@ -34,10 +34,10 @@ from mmrl.data.decoder import MediaOpener
 from mmrl.data.opening import OpenedMedia
 from mmrl.data.rendered import MediaEntry
 from mmrl.models.tiny import make_tiny_model
-from mmrl.train.grpo import GrpoStage
-from mmrl.train.runtime import Runtime, open_runtime
-from mmrl.train.schedule import set_hyperparameters
-from mmrl.train.stage_rows import train_loader
+from mmrl.training.grpo import GrpoStage
+from mmrl.training.runtime import Runtime, open_runtime
+from mmrl.training.schedule import set_hyperparameters
+from mmrl.training.stage_rows import train_loader
 
 CLIPS, FRAMES, SECONDS = 8, 16, 30
 REWARD = "def score(completion, sample):\n    return sum(c.islower() for c in completion) / max(1, len(completion))\n"

@@ -30,8 +30,8 @@ from mmrl.data.skipped import SkippedLog
 from mmrl.models.tiny import make_tiny_model
 from mmrl.scoring.parse import parse_choice, parse_geometry
 from mmrl.scoring.router import Router
-from mmrl.train.checkpoint import find_checkpoints
-from mmrl.train.run import train
+from mmrl.training.checkpoint import find_checkpoints
+from mmrl.training.run import train
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = range(7)

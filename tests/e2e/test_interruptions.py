@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from makers.tiny_run import write_run
 
-from mmrl.train.checkpoint import find_checkpoints
+from mmrl.training.checkpoint import find_checkpoints
 
 PATIENCE_S = 240  # of a loaded machine; a run takes 10 s on an idle one
 STAGES = [

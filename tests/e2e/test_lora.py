@@ -15,10 +15,10 @@ from mmrl.config.load import load_config
 from mmrl.models.load import load_weights
 from mmrl.models.trained import trained_tensors
 from mmrl.models.trained_with import checkpoint_settings
-from mmrl.train.checkpoint import find_checkpoints
-from mmrl.train.reference import AdapterReference
-from mmrl.train.run import train
-from mmrl.train.runtime import open_runtime
+from mmrl.training.checkpoint import find_checkpoints
+from mmrl.training.reference import AdapterReference
+from mmrl.training.run import train
+from mmrl.training.runtime import open_runtime
 
 LORA = "model.lora={rank: 4, targets: [vision_tower, projector, language_model]}"
 RUN = (LORA, "checkpoint.every=1", "algorithm.ref_kl_coef=0.1", "data.val=[]")

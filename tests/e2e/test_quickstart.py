@@ -8,7 +8,7 @@ import pytest
 
 from mmrl.config.load import load_config
 from mmrl.plugins import load_module
-from mmrl.train.run import train
+from mmrl.training.run import train
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = {"quadrant", "box", "segment"}

@@ -8,8 +8,8 @@ import pytest
 from makers.tiny_run import write_run
 
 from mmrl.config.load import load_config
-from mmrl.train.checkpoint import find_checkpoints
-from mmrl.train.run import train
+from mmrl.training.checkpoint import find_checkpoints
+from mmrl.training.run import train
 
 
 def rows(path: Path) -> list[dict]:

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 
 from mmrl.config.load import load_config
 from mmrl.config.schema import RunConfig
-from mmrl.train.checkpoint import find_checkpoints
-from mmrl.train.run import train
+from mmrl.training.checkpoint import find_checkpoints
+from mmrl.training.run import train
 
 STAGES = [{"name": "rl", "kind": "grpo", "steps": 2, "prompts_per_step": 2, "lr": 1e-3}]
 

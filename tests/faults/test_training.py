@@ -8,7 +8,7 @@ from makers.command import mmrl
 from makers.rows import write_jsonl
 from makers.tiny_run import write_run
 
-from mmrl.train.checkpoint import find_checkpoints
+from mmrl.training.checkpoint import find_checkpoints
 
 COVERED = {
     65: [

@@ -10,7 +10,7 @@ from makers.tiny_models import tiny_model_dir
 from mmrl.config.schema import RunConfig
 from mmrl.models.families import load_processor
 from mmrl.models.trained_with import trained_with, write_trained_with
-from mmrl.train.trackers import TrackedRun
+from mmrl.training.trackers import TrackedRun
 
 USER_TEMPLATE = "{prompt} Answer briefly."
 

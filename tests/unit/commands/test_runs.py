@@ -7,7 +7,7 @@ import yaml
 
 from mmrl.commands.runs import find_runs, runs_command, summarise
 from mmrl.errors import MmrlError
-from mmrl.train.run_folder import only_run_in
+from mmrl.training.run_folder import only_run_in
 
 STAGES = [{"name": "a", "steps": 4}, {"name": "b", "steps": 6}]
 

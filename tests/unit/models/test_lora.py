@@ -19,7 +19,7 @@ from mmrl.models.load import load_policy, load_weights, processor_of, save_model
 from mmrl.models.lora import target_layers
 from mmrl.models.merge import merge_lora
 from mmrl.models.trained import swapped, trained_tensors
-from mmrl.train.schedule import build_optimizer
+from mmrl.training.schedule import build_optimizer
 
 
 def trained_groups(model: torch.nn.Module, family: str) -> set[str]:

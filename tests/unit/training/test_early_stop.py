@@ -2,7 +2,7 @@ import pytest
 
 from mmrl.config.schema import EarlyStopSection
 from mmrl.errors import ConfigError
-from mmrl.train.early_stop import should_stop
+from mmrl.training.early_stop import should_stop
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from mmrl.data.sample import GeometryKind
 from mmrl.errors import DataError
 from mmrl.models.packing import group_row
 from mmrl.scoring.geometry import format_geometry
-from mmrl.train import distributed
-from mmrl.train.prompts import next_prompts, rank_share
-from mmrl.train.runtime import Runtime
-from mmrl.train.step import optimizer_step
+from mmrl.training import distributed
+from mmrl.training.prompts import next_prompts, rank_share
+from mmrl.training.runtime import Runtime
+from mmrl.training.step import optimizer_step
 
 
 class SftStage:

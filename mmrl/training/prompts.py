@@ -6,8 +6,8 @@ from mmrl.config.schema import StageSection
 from mmrl.data.loader import Loader
 from mmrl.data.prepare import Prepared
 from mmrl.errors import TooManySkippedError
-from mmrl.train import distributed
-from mmrl.train.runtime import Runtime, stage_data
+from mmrl.training import distributed
+from mmrl.training.runtime import Runtime, stage_data
 
 
 def rank_share(total: int) -> int:

@@ -29,7 +29,7 @@ import torch
 from safetensors import SafetensorError
 
 from mmrl.errors import CheckpointError
-from mmrl.train import distributed
+from mmrl.training import distributed
 
 MARKER = "COMPLETE"
 

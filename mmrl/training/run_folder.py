@@ -19,8 +19,8 @@ from mmrl.config.load import write_resolved
 from mmrl.config.schema import RunConfig
 from mmrl.data.templates import template_record
 from mmrl.errors import ConfigError
-from mmrl.train.checkpoint import find_checkpoints
-from mmrl.train.resume import changed_keys
+from mmrl.training.checkpoint import find_checkpoints
+from mmrl.training.resume import changed_keys
 
 # These belong to steps; without a checkpoint there is no step they could belong to.
 LOGS = ("metrics.jsonl", "rollouts.jsonl", "skipped.jsonl")

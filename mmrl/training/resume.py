@@ -11,7 +11,7 @@ import yaml
 from mmrl.config.load import config_differences
 from mmrl.config.schema import RunConfig
 from mmrl.errors import ConfigError
-from mmrl.train.checkpoint import find_checkpoints, load_state
+from mmrl.training.checkpoint import find_checkpoints, load_state
 
 
 def newest_checkpoint(folder: Path, config: RunConfig) -> Path | None:

@@ -14,7 +14,7 @@ import torch
 from mmrl.algorithms.batch import MicroBatch, Row
 from mmrl.models.logprobs import LogprobResult
 from mmrl.models.packing import pack, plan_micro_batches
-from mmrl.train import distributed
+from mmrl.training import distributed
 
 # (policy log-probs (N', C), indices of those N' sequences) -> (loss contribution, statistics)
 LossFunction = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, dict[str, float]]]

@@ -6,7 +6,7 @@ import pytest
 
 from mmrl.config.schema import RunConfig
 from mmrl.errors import ConfigError
-from mmrl.train.resume import newest_checkpoint, stage_record
+from mmrl.training.resume import newest_checkpoint, stage_record
 
 WARM = {"name": "warm", "kind": "sft", "steps": 2, "prompts_per_step": 1}
 RL = {"name": "rl", "kind": "grpo", "steps": 4, "prompts_per_step": 1}

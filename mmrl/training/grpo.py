@@ -22,11 +22,11 @@ from mmrl.config.schema import StageSection
 from mmrl.data.loader import Loader
 from mmrl.data.rendered import RenderedPrompt
 from mmrl.models.packing import group_rows, separate_rows
-from mmrl.train import distributed
-from mmrl.train.collect import Collector
-from mmrl.train.reference import open_reference
-from mmrl.train.runtime import Runtime, derive_seed
-from mmrl.train.step import logprob_pass, optimizer_step
+from mmrl.training import distributed
+from mmrl.training.collect import Collector
+from mmrl.training.reference import open_reference
+from mmrl.training.runtime import Runtime, derive_seed
+from mmrl.training.step import logprob_pass, optimizer_step
 
 
 class GrpoStage:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mmrl.models.load import save_model
 from mmrl.models.trained_with import trained_with, write_trained_with
-from mmrl.train.runtime import Runtime
+from mmrl.training.runtime import Runtime
 
 AVERAGED = "model_ema"
 

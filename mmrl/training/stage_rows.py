@@ -18,8 +18,8 @@ from mmrl.data.readers import SampleSet, read_datasets
 from mmrl.data.skipped import SkippedLog
 from mmrl.errors import ConfigError
 from mmrl.scoring.router import Router
-from mmrl.train import distributed
-from mmrl.train.runtime import Runtime, stage_data
+from mmrl.training import distributed
+from mmrl.training.runtime import Runtime, stage_data
 
 
 @dataclass(frozen=True)

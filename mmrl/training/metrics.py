@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from mmrl.train import distributed
-from mmrl.train.trackers import Generation, Tracker
+from mmrl.training import distributed
+from mmrl.training.trackers import Generation, Tracker
 
 
 class Stopwatch:

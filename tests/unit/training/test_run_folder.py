@@ -4,7 +4,7 @@ import pytest
 
 from mmrl.config.schema import RunConfig
 from mmrl.errors import ConfigError
-from mmrl.train.run_folder import is_running, only_run_in, open_run_folder
+from mmrl.training.run_folder import is_running, only_run_in, open_run_folder
 
 
 def config(out_dir, **more) -> RunConfig:

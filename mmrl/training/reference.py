@@ -17,8 +17,8 @@ from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import load_weights, save_model
 from mmrl.models.logprobs import LogprobModule, LogprobResult, token_logprobs
 from mmrl.models.trained import swapped, trained_tensors
-from mmrl.train import distributed
-from mmrl.train.runtime import Runtime
+from mmrl.training import distributed
+from mmrl.training.runtime import Runtime
 
 Reference = Callable[..., LogprobResult]
 _ADAPTERS = "adapters.safetensors"

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from mmrl.config.schema import DataSection
 from mmrl.data.sample import Sample
 from mmrl.data.sheet import contact_sheet
-from mmrl.train import distributed
-from mmrl.train.metrics import means_over_ranks
-from mmrl.train.rollouts import RolloutSpec, ScoredRollouts, roll_out, rollout_rows, sampling_of
-from mmrl.train.runtime import Runtime
-from mmrl.train.trackers import Generation
+from mmrl.training import distributed
+from mmrl.training.metrics import means_over_ranks
+from mmrl.training.rollouts import RolloutSpec, ScoredRollouts, roll_out, rollout_rows, sampling_of
+from mmrl.training.runtime import Runtime
+from mmrl.training.trackers import Generation
 
 
 @dataclass(frozen=True)

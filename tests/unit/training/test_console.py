@@ -3,7 +3,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mmrl.train.console import closing_lines, score_table, status_line
+from mmrl.training.console import closing_lines, score_table, status_line
 
 
 def shown(renderable) -> str:

@@ -9,15 +9,15 @@ from mmrl.config.checks import located
 from mmrl.config.run_checks import check_run
 from mmrl.config.schema import RunConfig, StageSection
 from mmrl.models.hub import pinned
-from mmrl.train.grpo import GrpoStage
-from mmrl.train.journal import Journal
-from mmrl.train.resume import newest_checkpoint
-from mmrl.train.run_folder import only_run_in, open_run_folder
-from mmrl.train.runtime import Runtime, open_runtime, stage_data
-from mmrl.train.schedule import learning_rate, set_hyperparameters
-from mmrl.train.sft import SftStage
-from mmrl.train.signals import EXIT_TERMINATED, StopRequest, stop_on_sigterm
-from mmrl.train.stage_rows import StageRows, check_rows, read_rows, train_loader, val_rows
+from mmrl.training.grpo import GrpoStage
+from mmrl.training.journal import Journal
+from mmrl.training.resume import newest_checkpoint
+from mmrl.training.run_folder import only_run_in, open_run_folder
+from mmrl.training.runtime import Runtime, open_runtime, stage_data
+from mmrl.training.schedule import learning_rate, set_hyperparameters
+from mmrl.training.sft import SftStage
+from mmrl.training.signals import EXIT_TERMINATED, StopRequest, stop_on_sigterm
+from mmrl.training.stage_rows import StageRows, check_rows, read_rows, train_loader, val_rows
 
 
 class Stage(Protocol):

@@ -5,7 +5,7 @@ import torch
 
 from mmrl.config.schema import StageSection, TrainSection
 from mmrl.errors import ConfigError
-from mmrl.train.schedule import build_optimizer, learning_rate, reset_optimizer, set_hyperparameters
+from mmrl.training.schedule import build_optimizer, learning_rate, reset_optimizer, set_hyperparameters
 
 
 def stage(**changes) -> StageSection:

@@ -4,9 +4,9 @@ import signal
 
 from makers.trained import tracked
 
-from mmrl.train.metrics import JsonLines, MetricsLog, Stopwatch, peak_memory_gib
-from mmrl.train.signals import stop_on_sigterm
-from mmrl.train.trackers import TensorBoard
+from mmrl.training.metrics import JsonLines, MetricsLog, Stopwatch, peak_memory_gib
+from mmrl.training.signals import stop_on_sigterm
+from mmrl.training.trackers import TensorBoard
 
 
 def test_metrics_are_rows_of_json_and_events(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mmrl.errors import CheckpointError
-from mmrl.train.checkpoint import (
+from mmrl.training.checkpoint import (
     MARKER,
     find_checkpoints,
     load_optimizer_state,

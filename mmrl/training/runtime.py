@@ -24,11 +24,11 @@ from mmrl.models.trained_with import trained_with, write_trained_with
 from mmrl.rollout.hf_engine import HfEngine
 from mmrl.rollout.types import Engine
 from mmrl.scoring.router import Router
-from mmrl.train import distributed
-from mmrl.train.ema import Ema
-from mmrl.train.metrics import JsonLines, Stopwatch
-from mmrl.train.schedule import build_optimizer
-from mmrl.train.step import LogprobSettings
+from mmrl.training import distributed
+from mmrl.training.ema import Ema
+from mmrl.training.metrics import JsonLines, Stopwatch
+from mmrl.training.schedule import build_optimizer
+from mmrl.training.step import LogprobSettings
 
 
 @dataclass

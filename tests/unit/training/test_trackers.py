@@ -8,7 +8,7 @@ import pytest
 from makers.trained import tracked
 from PIL import Image
 
-from mmrl.train.trackers import COLUMNS, TRACKERS, Generation, open_trackers, record_id
+from mmrl.training.trackers import COLUMNS, TRACKERS, Generation, open_trackers, record_id
 
 RED = Image.new("RGB", (40, 30), (255, 0, 0))
 

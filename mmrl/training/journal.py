@@ -10,8 +10,8 @@ from typing import Any
 
 from mmrl.config.schema import StageSection
 from mmrl.data.sample import Sample
-from mmrl.train import distributed
-from mmrl.train.checkpoint import (
+from mmrl.training import distributed
+from mmrl.training.checkpoint import (
     checkpoint_name,
     load_optimizer_state,
     load_state,
@@ -19,15 +19,15 @@ from mmrl.train.checkpoint import (
     restore_random_state,
     save_checkpoint,
 )
-from mmrl.train.console import TrainConsole, closing_lines, score_table
-from mmrl.train.early_stop import should_stop
-from mmrl.train.metrics import MetricsLog, peak_memory_gib
-from mmrl.train.model_folder import save_policy_folder
-from mmrl.train.resume import stage_record
-from mmrl.train.runtime import Runtime, stage_data
-from mmrl.train.schedule import reset_optimizer
-from mmrl.train.trackers import TrackedRun, Tracker, open_trackers, record_id
-from mmrl.train.validate import validate
+from mmrl.training.console import TrainConsole, closing_lines, score_table
+from mmrl.training.early_stop import should_stop
+from mmrl.training.metrics import MetricsLog, peak_memory_gib
+from mmrl.training.model_folder import save_policy_folder
+from mmrl.training.resume import stage_record
+from mmrl.training.runtime import Runtime, stage_data
+from mmrl.training.schedule import reset_optimizer
+from mmrl.training.trackers import TrackedRun, Tracker, open_trackers, record_id
+from mmrl.training.validate import validate
 
 
 @dataclass

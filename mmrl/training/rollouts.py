@@ -9,7 +9,7 @@ from mmrl.config.schema import RolloutSection
 from mmrl.data.prepare import Prepared
 from mmrl.rollout.types import Group, Request, Sampling
 from mmrl.scoring.router import Scores
-from mmrl.train.runtime import Runtime, derive_seed
+from mmrl.training.runtime import Runtime, derive_seed
 
 
 @dataclass(frozen=True)
