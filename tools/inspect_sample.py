@@ -236,10 +236,13 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def save_sheet(item: Inspected, folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^\w.-]+", "_", f"{item.original.dataset}-{item.original.sample_id}")
     path = folder / f"{name}.png"
-    contact_sheet(item.media, answer_marks(item)).save(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        contact_sheet(item.media, answer_marks(item)).save(path)
+    except OSError as error:
+        raise MmrlError(f"{path}: cannot be written: {error.strerror or error}; name another folder by --out") from error
     return path
 
 
