@@ -1,6 +1,7 @@
-"""Processes and the DeepSpeed engine. One process needs no launcher, no MPI and no compiler.
+"""The processes of a run. One process needs no launcher, no MPI and no compiler.
 
-Every function works for any world size; a single process is a world of one.
+Every function works for any world size; a single process is a world of one. All but `rank`, `world_size`, `is_main` and
+`device` are collective: every process calls them, in the same order.
 """
 
 from __future__ import annotations
@@ -8,15 +9,21 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
 import socket
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from mmrl.config.schema import ModelSection, TrainSection
+from mmrl.errors import EchoedError, MmrlError
 
+T = TypeVar("T")
+
+# Set beside _SINGLE_PROCESS: programs that a training starts inherit its environment and are groups of their own.
+_ALONE = "MMRL_ALONE"
 _SINGLE_PROCESS = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
 
 
@@ -34,19 +41,39 @@ def start_processes() -> None:
     """
     if torch.distributed.is_initialized():
         return
-    if "RANK" not in os.environ:
+    if not _is_launched():
         os.environ.update(_SINGLE_PROCESS, MASTER_PORT=str(_free_port()))
+        os.environ[_ALONE] = "1"
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
-    deepspeed = _import_deepspeed()
+    deepspeed = import_deepspeed()
     deepspeed.init_distributed(dist_backend="nccl" if torch.cuda.is_available() else "gloo", verbose=False)
     atexit.register(_leave_group)
     if torch.cuda.is_available():
         torch.cuda.set_device(device())
 
 
+def _is_launched() -> bool:
+    """Whether a launcher started this process. What a group of one wrote is no launcher's, also in its children."""
+    return "RANK" in os.environ and _ALONE not in os.environ
+
+
+def was_launched() -> bool:
+    """Whether a launcher started this process together with others."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def _end_with_launcher() -> None:
+    """Have the kernel send SIGTERM when the launcher dies, however it dies: the run writes a checkpoint and ends."""
+    from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
+
+    _prctl_pr_set_pdeathsig(signal.SIGTERM)
+
+
 def _leave_group() -> None:
-    if torch.distributed.is_initialized():
+    """Not after a traceback on GPUs: leaving waits for collectives that the others will never finish."""
+    failed = getattr(sys, "last_value", None) is not None
+    if torch.distributed.is_initialized() and not (failed and torch.cuda.is_available()):
         torch.distributed.destroy_process_group()
 
 
@@ -76,6 +103,40 @@ def sum_over_ranks(values: Sequence[float]) -> list[float]:
     return total.tolist()
 
 
+def any_rank(flag: object) -> bool:
+    """Whether the flag is true on some rank; the same answer on all."""
+    return sum_over_ranks([float(bool(flag))])[0] > 0
+
+
+def together(function: Callable[[], T]) -> T:
+    """What the function returns on this rank. Where it raises a user's error on some rank, all ranks raise.
+
+    The first rank that failed raises its own error, the others EchoedError, which is not printed again: nobody waits for
+    a process that is gone, and one fault is one line. The function itself calls nothing collective.
+    """
+    if world_size() == 1:
+        return function()
+    result: Any = None
+    error: MmrlError | OSError | None = None
+    try:
+        result = function()
+    except (MmrlError, OSError) as raised:
+        error = raised
+    said = gather_objects(None if error is None else str(error))
+    failed = [number for number, message in enumerate(said) if message is not None]
+    if not failed:
+        return result
+    if failed[0] == rank() and error is not None:
+        raise error
+    raise EchoedError(f"process {failed[0]}: {said[failed[0]]}") from error
+
+
+def on_main(function: Callable[[], T]) -> T:
+    """What the function returns on the main rank, which alone calls it; its error is raised on all, printed by one."""
+    mine = together(lambda: function() if is_main() else None)
+    return gather_objects(mine)[0]
+
+
 def gather_objects(value: Any) -> list[Any]:
     """The values of all ranks, in rank order, on every rank."""
     if world_size() == 1:
@@ -85,69 +146,7 @@ def gather_objects(value: Any) -> list[Any]:
     return gathered
 
 
-def build_engine(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, model_section: ModelSection, train: TrainSection
-) -> Any:
-    """The DeepSpeed engine of this run.
-
-    Gradient accumulation is counted in tokens, so DeepSpeed's own counter stays at 1 and `backward` sets the boundary
-    by hand. `gradient_clipping` is always passed: left out it would mean 1.0.
-    """
-    engine, _, _, _ = _import_deepspeed().initialize(
-        model=model, optimizer=optimizer, config=engine_config(model_section=model_section, train=train)
-    )
-    return engine
-
-
-def load_optimizer(engine: Any, state: dict[str, Any]) -> None:
-    """Put this rank's saved optimizer state back, fp32 master weights included.
-
-    ZeRO's optimizers want a list of states that they index by rank.
-    """
-    if engine.zero_optimization():
-        engine.optimizer.load_state_dict([state] * world_size(), load_from_fp32_weights=True)
-    else:
-        engine.optimizer.load_state_dict(state)
-
-
-def optimizer_state_classes() -> list[Any]:
-    """Plain data classes that DeepSpeed puts into an optimizer state; all that reading one back may create."""
-    _import_deepspeed()
-    from deepspeed.runtime.fp16.loss_scaler import LossScaler
-    from deepspeed.runtime.zero.config import ZeroStageEnum
-    from deepspeed.utils.tensor_fragment import fragment_address
-
-    return [LossScaler, ZeroStageEnum, fragment_address]
-
-
-def apply_step(engine: Any) -> float:
-    """Clip and step; returns the gradient norm before clipping.
-
-    DeepSpeed reports a norm only where it keeps fp32 gradients of its own; plain fp32 training reads the parameters'.
-    """
-    if engine.zero_optimization() or engine.bfloat16_enabled():
-        engine.step()
-        return float(engine.get_global_grad_norm() or 0.0)
-    gradients = [p.grad for p in engine.module.parameters() if p.grad is not None]
-    norm = float(torch.nn.utils.get_total_norm(gradients))
-    engine.step()
-    return norm
-
-
-def engine_config(*, model_section: ModelSection, train: TrainSection) -> dict[str, Any]:
-    """DeepSpeed's configuration as a dictionary; a function of the run's configuration alone."""
-    return {
-        "train_micro_batch_size_per_gpu": 1,
-        "gradient_accumulation_steps": 1,
-        "gradient_clipping": train.max_grad_norm,
-        "bf16": {"enabled": model_section.dtype == "bfloat16"},
-        "zero_optimization": {"stage": train.zero_stage, "overlap_comm": False},
-        "zero_allow_untested_optimizer": True,
-        "steps_per_print": 10**9,
-    }
-
-
-def _import_deepspeed() -> Any:
+def import_deepspeed() -> Any:
     """DeepSpeed without its banner and without its shared-memory op.
 
     That op is compiled on first use even for one process, needs ninja and g++, and a killed build leaves a lock on
@@ -175,7 +174,7 @@ def _without_stderr() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

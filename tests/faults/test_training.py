@@ -25,7 +25,7 @@ COVERED = {
     ],
     74: ["e2e/test_train.py::test_resuming_gives_the_same_weights_and_metrics", "faults/test_training.py::test_resume"],
     75: [
-        "unit/train/test_checkpoint.py::test_a_save_that_dies_leaves_no_checkpoint",
+        "unit/training/test_checkpoint.py::test_a_save_that_dies_leaves_no_checkpoint",
         "faults/test_training.py::test_a_damaged_checkpoint_is_named",
     ],
     "a prompt cut inside image tokens": [

@@ -16,6 +16,8 @@ def test_functions_do_what_the_commands_do(tmp_path, capsys):
     assert mmrl.check(config, media="none") == 0
     assert mmrl.preprocess(config) == 0
     assert mmrl.train(config, "stages.warmup.steps=1", "stages.rl.steps=1") == 0
+    code = f"import mmrl; mmrl.train({str(config)!r}, 'name=child', 'stages.warmup.steps=1', 'stages.rl.steps=1')"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)  # in the environment this training has left
     assert (tmp_path / "runs" / "tiny" / "checkpoints" / "best" / "model" / "config.json").is_file()
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps({"completion": "B", "answer": "B", "task": "choice"}) + "\n")
