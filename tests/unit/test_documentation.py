@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -288,3 +289,31 @@ def test_what_is_said_about_a_configuration_is_what_the_page_shows(changes, tmp_
     for line in str(error.value).splitlines():
         fact = re.sub(r"^.*my\.yaml:\d+: ", "", line)
         assert fact in shown or fact.partition(", which counts")[0] in shown, fact
+
+
+REFUSALS = (
+    "check my.yaml data.max_prompt_tokens=29",
+    "train my.yaml name=long data.max_prompt_tokens=29",
+    "train my.yaml name=miss cache.on_miss=error",
+    "train my.yaml",
+    "cache ls --dir nowhere",
+    "cache prune '20 gigs'",
+)
+
+
+def test_what_is_said_by_commands_is_what_the_page_shows(tiny_folder, capsys):  # faults 2-5, 8, 51
+    (tiny_folder / "runs" / "my-run" / "metrics.jsonl").write_text('{"step": 1, "stage": "warm_start"}\n')
+    shown = without_names(TROUBLES.read_text())
+    for line in REFUSALS:
+        if "on_miss" in line:
+            shutil.rmtree(tiny_folder / ".mmrl_cache")
+        assert run(*shlex.split(line)) in (1, 2)
+        said = capsys.readouterr()
+        found = re.findall(r"^(?:error|problem): .*$", said.out + said.err, re.MULTILINE)
+        assert found and all(without_names(message) in shown for message in found), found
+
+
+def without_names(text: str) -> str:
+    """Numbers, ids and file names taken out: they are those of another dataset on the page."""
+    text = re.sub(r"\(id=[^)]*\)", "(id)", re.sub(r"\S*/data/\S+?(?=[:,;]? )", "FILE", text))
+    return re.sub(r"\d+", "N", re.sub(r"\b(?:train|val|held_out)\b", "SET", text))
