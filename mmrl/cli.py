@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mmrl import __version__
-from mmrl.errors import MmrlError
+from mmrl.errors import EchoedError, MmrlError
 
 if TYPE_CHECKING:
     from mmrl.data.sample import MediaKind
@@ -263,6 +263,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         require_platform()
         app(args=arguments, prog_name="mmrl")
+    except EchoedError:
+        sys.exit(2)
     except MmrlError as error:
         print_error(str(error))
         sys.exit(2)

@@ -90,6 +90,10 @@ class CheckpointError(MmrlError):
     """A checkpoint that cannot be read or does not fit this run."""
 
 
+class EchoedError(MmrlError):
+    """An error of another process of this run, which raises and prints it; this process only ends with it."""
+
+
 def nearest(written: str, known: Iterable[str]) -> str | None:
     """The known name most like a written one; None where none is near.
 

@@ -32,6 +32,7 @@ def check_training_options(run: Located) -> Iterator[str]:
     if config.train.ema_decay is not None and config.train.zero_stage == 3:
         fact = "'train.ema_decay' is set but 'train.zero_stage' is 3, where no process has whole weights to average"
         yield run.at("train.ema_decay", f"{fact}; set it to null, or use zero_stage 2 or lower")
+    yield from _offload_problems(run)
     if config.train.optimizer == "muon" and config.train.zero_stage == 0 and config.model.dtype == "bfloat16":
         fact = "'train.optimizer' is muon with 'model.dtype' bfloat16 and 'train.zero_stage' 0, where DeepSpeed keeps"
         yield run.at("train.optimizer", f"{fact} flat weights that are no matrices any more; use zero_stage 1 or 2")
@@ -40,3 +41,14 @@ def check_training_options(run: Located) -> Iterator[str]:
         if stage.early_stop is not None and not measured:
             fact = f"'{key}' is set but the stage is not validated while it runs"
             yield run.at(key, f"{fact}; set 'validation.every' and list held-out rows in 'data.val'")
+
+
+def _offload_problems(run: Located) -> Iterator[str]:
+    train, quantization = run.config.train, run.config.model.quantization
+    needed = {None: 0, "optimizer": 1, "parameters": 3}[train.offload]
+    if train.zero_stage < needed:
+        fact = f"'train.offload' is {train.offload!r} but 'train.zero_stage' is {train.zero_stage}"
+        yield run.at("train.offload", f"{fact}, which cannot; set zero_stage to {needed} or higher, or offload to null")
+    if quantization is not None and train.zero_stage == 3:
+        fact = f"'model.quantization' is {quantization!r} and 'train.zero_stage' is 3, which cuts packed weights apart"
+        yield run.at("train.zero_stage", f"{fact}; use zero_stage 2 or lower")

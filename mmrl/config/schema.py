@@ -388,7 +388,14 @@ class TrainSection(Section):
     )
     shared_prefix: bool = Field(default=True, description="one row per group where the family can; else separate rows")
     logprob_chunk: PositiveInt = Field(default=256, description="positions whose full-vocabulary logits exist at once")
-    zero_stage: Literal[0, 1, 2, 3] = Field(default=0, description="DeepSpeed ZeRO stage")
+    zero_stage: Literal[0, 1, 2, 3] = Field(
+        default=0,
+        description="DeepSpeed ZeRO: what processes share out; 1: optimizer state, 2: gradients too, 3: weights too",
+    )
+    offload: Literal["optimizer", "parameters"] | None = Field(
+        default=None,
+        description="what lies in host memory; optimizer: its state and step, parameters: the weights too (zero_stage 3)",
+    )
 
 
 class ValidationSection(Section):

@@ -57,6 +57,31 @@ def gather_features(features: Sequence[MediumFeatures], order: Sequence[tuple[in
     return outputs or None
 
 
+def idle_medium(kind: MediaKind, processor: FamilyProcessor) -> MediaEntry:
+    """A black medium of one vision token, which no placeholder shows: it takes a micro-batch through the tower.
+
+    ZeRO's collectives are those of the modules that ran, so that a process whose own micro-batch has no pictures must
+    run the tower where the others run it (faults 53 and 54).
+    """
+    geometry = processor.geometry
+    side = geometry.patch_size * geometry.merge_size
+    frames_F3HW = torch.zeros(1, 3, side, side, dtype=torch.uint8)
+    grid_thw = (1, geometry.merge_size, geometry.merge_size)
+    return MediaEntry(f"idle {kind}", kind, frames_F3HW, grid_thw, num_tokens=1, source_size=(side, side))
+
+
+def idle_term(features: Sequence[MediumFeatures], order: Sequence[tuple[int, int, int]]) -> torch.Tensor | None:
+    """Exactly 0, with a graph through the features that no placeholder shows; None where all are shown.
+
+    Added to the hidden states it gives those features a gradient, which is 0 as well.
+    """
+    shown = {medium for medium, _, _ in order}
+    idle = [medium for index, medium in enumerate(features) if index not in shown]
+    if not idle:
+        return None
+    return torch.stack([level.sum() * 0.0 for medium in idle for level in (medium.tokens_KD, *medium.deepstack)]).sum()
+
+
 def _encode_kind(
     model: Any, kind: str, entries: Sequence[MediaEntry], processor: FamilyProcessor
 ) -> list[MediumFeatures]:

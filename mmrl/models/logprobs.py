@@ -8,6 +8,7 @@ Shape letters: B packed rows, T packed tokens, L loss tokens, V vocabulary, D hi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from mmrl.algorithms.batch import MicroBatch
 from mmrl.models.decoder import DecoderInputs, run_decoder
-from mmrl.models.encode import encode_media, gather_features
+from mmrl.models.encode import encode_media, gather_features, idle_term
 from mmrl.models.families import FamilyProcessor
 
 # Its probability is 0, and so is its term of the entropy, also after multiplication with a gradient; with -inf that
@@ -37,12 +38,55 @@ class LogprobModule(torch.nn.Module):
     output head in one forward call; wrapping the model in this module gives them that.
     """
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
+        self.head_pass = HeadPass(model.lm_head)
 
-    def forward(self, micro: MicroBatch, processor: FamilyProcessor, **options: Any) -> LogprobResult:
-        return token_logprobs(self.model, micro, processor, **options)
+    def forward(
+        self, micro: MicroBatch, processor: FamilyProcessor, *, want_entropy: bool = False, **options: Any
+    ) -> LogprobResult:
+        hidden_LD = _predicting_states(self.model, micro, processor)
+        return LogprobResult(*self.head_pass(hidden_LD, micro.target_L, want_entropy=want_entropy, **options))
+
+
+class HeadPass(torch.nn.Module):
+    """Hidden states to log-probs, chunk by chunk, in one forward call of a module.
+
+    Under ZeRO-3 the head's weight is gathered once for all chunks: as many collectives on every process, however many
+    loss tokens it has.
+    """
+
+    def __init__(self, head: torch.nn.Module) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(
+        self,
+        hidden_LD: torch.Tensor,
+        target_L: torch.Tensor,
+        *,
+        temperature: float,
+        banned_ids: tuple[int, ...],
+        chunk: int,
+        want_entropy: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Log-prob of each target, and the entropies when wanted; see `token_logprobs`."""
+        target_L = target_L.to(hidden_LD.device)
+        banned_V = torch.tensor(banned_ids, dtype=torch.long, device=hidden_LD.device)
+        _check_targets(target_L, banned_V)
+        logprobs, entropies = [], []
+        for hidden_KD, target_K in zip(hidden_LD.split(chunk), target_L.split(chunk), strict=True):
+            logprobs_K, entropy_K = checkpoint(
+                _chunk_logprobs,
+                # `forward`, not a call: the head's own hooks would gather its weight once a chunk
+                *(self.head.forward, hidden_KD, target_K, banned_V, temperature, want_entropy),
+                use_reentrant=False,
+                preserve_rng_state=False,
+            )
+            logprobs.append(logprobs_K)
+            entropies.append(entropy_K)
+        return torch.cat(logprobs), torch.cat(entropies) if want_entropy else None
 
 
 def token_logprobs(
@@ -65,26 +109,12 @@ def token_logprobs(
 
     Two tokens with logits (ln 3, 0) at T = 1: log-probs ln 0.75 and ln 0.25.
     """
-    hidden_BTD = _hidden_states(model, micro, processor)
-    hidden_LD = hidden_BTD.flatten(0, 1)[micro.predict_L.to(hidden_BTD.device)]
-    target_L = micro.target_L.to(hidden_BTD.device)
-    banned_V = torch.tensor(banned_ids, dtype=torch.long, device=hidden_BTD.device)
-    _check_targets(target_L, banned_V)
-    logprobs, entropies = [], []
-    for hidden_KD, target_K in zip(hidden_LD.split(chunk), target_L.split(chunk), strict=True):
-        logprobs_K, entropy_K = checkpoint(
-            _chunk_logprobs,
-            *(model.lm_head, hidden_KD, target_K, banned_V, temperature, want_entropy),
-            use_reentrant=False,
-            preserve_rng_state=False,
-        )
-        logprobs.append(logprobs_K)
-        entropies.append(entropy_K)
-    return LogprobResult(torch.cat(logprobs), torch.cat(entropies) if want_entropy else None)
+    options = {"temperature": temperature, "banned_ids": banned_ids, "chunk": chunk, "want_entropy": want_entropy}
+    return LogprobModule(model)(micro, processor, **options)
 
 
-def _hidden_states(model: Any, micro: MicroBatch, processor: FamilyProcessor) -> torch.Tensor:
-    """Last hidden states (B, T, D)."""
+def _predicting_states(model: Any, micro: MicroBatch, processor: FamilyProcessor) -> torch.Tensor:
+    """Last hidden states of the positions that predict the loss tokens (L, D)."""
     features = encode_media(model, micro.media, processor)
     inputs = DecoderInputs(
         ids_BT=micro.ids_BT,
@@ -92,7 +122,11 @@ def _hidden_states(model: Any, micro: MicroBatch, processor: FamilyProcessor) ->
         mask_B1TK=micro.mask_B1TT,
         encoder_outputs=gather_features(features, micro.media_order),
     )
-    return run_decoder(model, inputs).last_hidden_state
+    hidden_BTD = run_decoder(model, inputs).last_hidden_state
+    idle = idle_term(features, micro.media_order)
+    if idle is not None:
+        hidden_BTD = hidden_BTD + idle.to(hidden_BTD.dtype)
+    return hidden_BTD.flatten(0, 1)[micro.predict_L.to(hidden_BTD.device)]
 
 
 def _check_targets(target_L: torch.Tensor, banned_V: torch.Tensor) -> None:
@@ -102,7 +136,7 @@ def _check_targets(target_L: torch.Tensor, banned_V: torch.Tensor) -> None:
 
 
 def _chunk_logprobs(
-    head: torch.nn.Module,
+    head: Callable[[torch.Tensor], torch.Tensor],
     hidden_KD: torch.Tensor,
     target_K: torch.Tensor,
     banned_V: torch.Tensor,

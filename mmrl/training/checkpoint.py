@@ -30,6 +30,7 @@ from safetensors import SafetensorError
 
 from mmrl.errors import CheckpointError
 from mmrl.training import distributed
+from mmrl.training.zero import optimizer_state_classes
 
 MARKER = "COMPLETE"
 
@@ -113,7 +114,7 @@ def load_optimizer_state(checkpoint: Path) -> dict[str, Any]:
     path = checkpoint / f"optimizer-{distributed.rank()}.pt"
     if not path.is_file():
         raise CheckpointError(f"{path} is missing: the checkpoint was written by fewer processes than run now")
-    with readable(path), torch.serialization.safe_globals(distributed.optimizer_state_classes()):
+    with readable(path), torch.serialization.safe_globals(optimizer_state_classes()):
         return torch.load(path, map_location="cpu", weights_only=True)
 
 

@@ -42,8 +42,10 @@ def start_processes() -> None:
     if torch.distributed.is_initialized():
         return
     if not _is_launched():
-        os.environ.update(_SINGLE_PROCESS, MASTER_PORT=str(_free_port()))
+        os.environ.update(_SINGLE_PROCESS, MASTER_PORT=str(free_port()))
         os.environ[_ALONE] = "1"
+    elif was_launched():
+        _end_with_launcher()
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     deepspeed = import_deepspeed()
@@ -60,7 +62,7 @@ def _is_launched() -> bool:
 
 def was_launched() -> bool:
     """Whether a launcher started this process together with others."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return _is_launched() and int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def _end_with_launcher() -> None:

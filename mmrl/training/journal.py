@@ -28,6 +28,7 @@ from mmrl.training.runtime import Runtime, stage_data
 from mmrl.training.schedule import reset_optimizer
 from mmrl.training.trackers import TrackedRun, Tracker, open_trackers, record_id
 from mmrl.training.validate import validate
+from mmrl.training.zero import load_optimizer
 
 
 @dataclass
@@ -181,7 +182,7 @@ class Journal:
         """Continue from a checkpoint: stage, optimizer, random states, and the logs cut back to it."""
         self._stage_state = state["stage_state"]
         self.run.policy_version = self.position.policy_version
-        distributed.load_optimizer(self.run.trainer, load_optimizer_state(checkpoint))
+        load_optimizer(self.run.trainer, load_optimizer_state(checkpoint))
         restore_random_state(checkpoint)
         if self.run.ema is not None:
             self.run.ema.load(checkpoint)

@@ -89,6 +89,13 @@ class MetricsLog:
             tracker.close()
 
 
+def sums_over_ranks(values: Mapping[str, float]) -> dict[str, float]:
+    """Sum of each key over all ranks; a rank may lack a key."""
+    gathered = distributed.gather_objects(dict(values))
+    keys = dict.fromkeys(key for part in gathered for key in part)
+    return {key: math.fsum(part.get(key, 0.0) for part in gathered) for key in keys}
+
+
 def means_over_ranks(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Mean of each key's values over all ranks; NaN (unscored) values are left out, keys without values too.
 

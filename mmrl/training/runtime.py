@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,6 @@ from mmrl.data.sample import GeometryKind, Sample
 from mmrl.data.skipped import SkippedLog
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import load_policy
-from mmrl.models.logprobs import LogprobModule
 from mmrl.models.trained_with import trained_with, write_trained_with
 from mmrl.rollout.hf_engine import HfEngine
 from mmrl.rollout.types import Engine
@@ -29,6 +28,7 @@ from mmrl.training.ema import Ema
 from mmrl.training.metrics import JsonLines, Stopwatch
 from mmrl.training.schedule import build_optimizer
 from mmrl.training.step import LogprobSettings
+from mmrl.training.zero import build_engine, engine_config, is_partitioned, whole_tensors, whole_weights
 
 
 @dataclass
@@ -95,7 +95,23 @@ class Runtime:
         if self.ema is not None:
             self.ema.update(self.policy)
         with self.watch.time("sync"):
-            self.rollout.sync_weights(self.policy.named_parameters(), self.policy_version)
+            self.rollout.sync_weights(self._weights(), self.policy_version)
+
+    def sampling(self) -> AbstractContextManager[Any]:
+        """Within the block completions may be sampled, by each process as often as it likes; entered by all together.
+
+        Under ZeRO-3 an engine that shares the trainer's modules has the whole model gathered for it meanwhile.
+        """
+        return whole_weights(self.trainer) if self._shares_modules else nullcontext()
+
+    @property
+    def _shares_modules(self) -> bool:
+        return getattr(self.rollout, "model", None) is self.policy
+
+    def _weights(self) -> Iterable[tuple[str, torch.Tensor]]:
+        """The policy's weights by name, whole; those of shared modules as they are, for nothing is to be copied."""
+        named = self.policy.named_parameters()
+        return named if self._shares_modules or not is_partitioned(self.policy) else whole_tensors(named)
 
     def evaluated(self) -> AbstractContextManager[None]:
         """Within the block the policy has the weights that are validated and exported: the averages, if any."""
@@ -114,11 +130,10 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
     router.validate()
     distributed.start_processes()
     model, processor = load_policy(config.model.model_copy(update={"path": str(model_path)}))
-    model.to(distributed.device())
     if distributed.is_main():
         write_trained_with(trained_with(config, processor, policy_version=0), folder)
     optimizer = build_optimizer(model, config.train)
-    trainer = distributed.build_engine(LogprobModule(model), optimizer, model_section=config.model, train=config.train)
+    trainer = build_engine(model, optimizer, engine_config(model_section=config.model, train=config.train))
     return Runtime(
         config=config,
         folder=folder,

@@ -5,16 +5,20 @@ Shape letters: N sequences (completions), C completion tokens, L loss tokens of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from mmrl.algorithms.batch import MicroBatch, Row
+from mmrl.algorithms.batch import MicroBatch, Row, Segment
+from mmrl.data.sample import MediaKind
+from mmrl.models.encode import idle_medium
 from mmrl.models.logprobs import LogprobResult
 from mmrl.models.packing import pack, plan_micro_batches
 from mmrl.training import distributed
+from mmrl.training.metrics import sums_over_ranks
+from mmrl.training.zero import apply_step
 
 # (policy log-probs (N', C), indices of those N' sequences) -> (loss contribution, statistics)
 LossFunction = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, dict[str, float]]]
@@ -58,20 +62,41 @@ def optimizer_step(
     """Forward and backward over all micro-batches of `rows`, then one step. Returns summed statistics.
 
     DeepSpeed averages gradients over ranks while the loss is already a share of the global sum, hence the factor
-    world size. Only the last micro-batch is an accumulation boundary.
+    world size. Only the last micro-batch is an accumulation boundary. Ranks may have different numbers of rows, none
+    included; the statistics are summed over all of them.
     """
-    groups = plan_micro_batches(rows, settings.micro_batch_tokens)
     totals: dict[str, float] = {}
-    for index, group in enumerate(groups):
-        micro = pack(group, settings.processor)
-        engine.set_gradient_accumulation_boundary(index == len(groups) - 1)
-        grid_NC, sequences = scatter(settings.run(engine, micro).logprobs_L.cpu(), micro, num_tokens=num_tokens)
-        loss, stats = loss_function(grid_NC, sequences)
+    for micro, is_last in micro_batches(rows, settings):
+        engine.set_gradient_accumulation_boundary(is_last)
+        logprobs_L = settings.run(engine, micro).logprobs_L.cpu()
+        if len(logprobs_L):
+            loss, stats = loss_function(*scatter(logprobs_L, micro, num_tokens=num_tokens))
+        else:
+            loss, stats = 0.0 * logprobs_L.sum(), {}
         engine.backward(loss * distributed.world_size())
         for key, value in {"loss/total": float(loss.detach()), **stats}.items():
             totals[key] = totals.get(key, 0.0) + value
-    totals["grad_norm"] = distributed.apply_step(engine)
-    return totals
+    return {**sums_over_ranks(totals), "grad_norm": apply_step(engine)}
+
+
+def micro_batches(rows: Sequence[Row], settings: LogprobSettings) -> Iterator[tuple[MicroBatch, bool]]:
+    """The packed micro-batches of `rows`, each with whether it is the last: as many on every rank.
+
+    ZeRO's collectives are those of the modules that ran, so the k-th micro-batches of all ranks must take the same way
+    through the model: a rank that has fewer goes on with tokens without loss, and one whose k-th micro-batch has no
+    pictures (or clips) where another's has some sends a black one through the tower (faults 53 and 54).
+    """
+    groups = plan_micro_batches(rows, settings.micro_batch_tokens)
+    plans = distributed.gather_objects([sorted({m.kind for row in group for m in row.media}) for group in groups])
+    count = max(map(len, plans))
+    for index in range(count):
+        micro = pack(groups[index] if index < len(groups) else [_EMPTY_ROW], settings.processor)
+        kinds: set[MediaKind] = {kind for plan in plans for kind in (plan[index] if index < len(plan) else ())}
+        idle = [idle_medium(kind, settings.processor) for kind in sorted(kinds - {m.kind for m in micro.media})]
+        yield replace(micro, media=(*micro.media, *idle)), index == count - 1
+
+
+_EMPTY_ROW = Row((Segment(torch.zeros(1, dtype=torch.long), torch.zeros(3, 1, dtype=torch.long)),), media=())
 
 
 @torch.no_grad()
@@ -81,8 +106,7 @@ def logprob_pass(
     """Log-probs (N, C) of all sequences without gradient, and their entropies when asked; 0 off the tokens."""
     logprobs_NC = torch.zeros(shape)
     entropy_NC = torch.zeros(shape) if entropy else None
-    for group in plan_micro_batches(rows, settings.micro_batch_tokens):
-        micro = pack(group, settings.processor)
+    for micro, _ in micro_batches(rows, settings):
         result = settings.run(model, micro, want_entropy=entropy)
         place = (micro.sequence_L.cpu(), micro.token_L.cpu())
         logprobs_NC[place] = result.logprobs_L.float().cpu()
