@@ -265,8 +265,28 @@ class CacheSection(Section):
     )
 
 
+class VllmSection(Section):
+    """vLLM in the trainer's process, on the trainer's device. Its number type is model.dtype."""
+
+    max_model_len: PositiveInt | None = Field(
+        default=None,
+        description="tokens of the longest prompt with its completion; null: data.max_prompt_tokens + max_new_tokens, "
+        "or what the model states, if less",
+    )
+    max_num_seqs: PositiveInt = Field(default=256, description="completions decoded together")
+    gpu_memory_utilization: Probability = Field(
+        default=0.4, description="share of the GPU's memory for vLLM's weights, keys and values; the rest trains"
+    )
+    cpu_kv_cache_gb: PositiveInt = Field(default=1, description="memory for keys and values where there is no GPU")
+    enforce_eager: bool = Field(default=False, description="no CUDA graphs: slower steps, less memory, a faster start")
+    tensor_parallel_size: Literal[1] = Field(default=1, description="processes that share one engine; for now 1")
+
+
 class RolloutSection(Section):
-    engine: Literal["hf"] = Field(default="hf", description="what generates; hf: the own decode loop")
+    engine: Literal["hf", "vllm"] = Field(
+        default="hf", description="what generates; hf: the own decode loop, vllm: see rollout.md"
+    )
+    vllm: VllmSection = Field(default_factory=VllmSection, description="settings of the engine vllm")
     group_size: PositiveInt = Field(default=8, description="completions per prompt")
     temperature: PositiveFloat = Field(default=1.0, description="divides the logits")
     top_p: Probability = Field(default=1.0, description="keep the most likely tokens up to this probability; 1: off")

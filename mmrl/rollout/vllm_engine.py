@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from mmrl.config.rollout_checks import VLLM_TEMPERATURES
 from mmrl.errors import EngineError
 from mmrl.models.families import FamilyProcessor
 from mmrl.rollout.hf_decode import completes_stop
@@ -22,9 +23,6 @@ from mmrl.rollout.types import Completion, FinishReason, Group, Request, Samplin
 from mmrl.rollout.vllm_media import MediaSpan, media_spans
 from mmrl.rollout.vllm_private import MAX_ALTERNATIVES, CoreOptions, CoreOutput, CoreSampling, VllmCore
 from mmrl.rollout.weight_names import WeightCheck, expected_weights
-
-# vLLM raises a lower temperature to this by itself, and refuses a higher one.
-TEMPERATURES = (0.01, 2.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -127,7 +125,7 @@ class VllmEngine:
             raise EngineError(f"{where}: vLLM does not report entropies; use rollout.engine hf")
         if request.top_alternatives > MAX_ALTERNATIVES:
             raise EngineError(f"{where}: {request.top_alternatives} alternatives; vLLM reports {MAX_ALTERNATIVES}")
-        low, high = TEMPERATURES
+        low, high = VLLM_TEMPERATURES
         if not sampling.greedy and not low <= sampling.temperature <= high:
             raise EngineError(f"{where}: rollout.temperature {sampling.temperature:g}; vLLM takes {low:g} to {high:g}")
         if not sampling.greedy and sampling.min_p > 0 and sampling.top_p < 1:

