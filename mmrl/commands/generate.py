@@ -110,9 +110,8 @@ def generate_command(
         marks += find_marks(completion.text, prompt.media, processor, colour=number)
     if prompt.media:
         contact_sheet(prompt.media, marks).save(sheet)
-        print(
-            f"{sheet}: the media as the model saw them, {len(marks)} boxes, points and times drawn in", file=sys.stderr
-        )
+        places = f"places drawn in: {len(marks)}" if marks else "no places found in the answers"
+        print(f"{sheet}: the media as the model saw them; {places}", file=sys.stderr)
     return 0
 
 

@@ -187,7 +187,9 @@ def _card(look: Look) -> list[str]:
     if {sample.task for sample in look.samples} == {"main"}:
         own.append("        task: main # no column names a task, so all rows get this one")
     rewards = {reward for _, reward, _ in _task_rewards(look)}
-    if "box_iou" in rewards:
+    if all(sample.answer_space is not None for sample in look.samples):
+        pass  # the card or the rows say it
+    elif "box_iou" in rewards:
         own.append(f"        answer_space: {FILL_IN} # what the boxes are in: original_px, model_px, 0..1000 or 0..1")
     elif "temporal_iou" in rewards:
         own.append("        answer_space: seconds # what the times are in; or 0..1, 0..1000 of the clip")

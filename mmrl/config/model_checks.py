@@ -10,6 +10,8 @@ from mmrl.models.hub import is_hub_id
 if TYPE_CHECKING:
     from mmrl.config.checks import Located
 
+GROUPS = ("vision_tower", "projector", "language_model")
+
 
 def check_model(run: Located) -> Iterator[str]:
     model = run.config.model
@@ -19,6 +21,9 @@ def check_model(run: Located) -> Iterator[str]:
     if model.lora is not None and model.freeze:
         fact = "'model.freeze' is set beside 'model.lora', which freezes all weights anyway"
         yield run.at("model.freeze", f"{fact}; remove it, and choose what is trained by 'model.lora.targets'")
+    if len(set(model.freeze)) == len(GROUPS):
+        fact = "'model.freeze' names every module group, so nothing would be trained"
+        yield run.at("model.freeze", f"{fact}; leave out one of {', '.join(GROUPS)}")
     if model.quantization is not None and model.lora is None:
         fact = f"'model.quantization' is {model.quantization!r} but quantized weights cannot be trained"
         yield run.at("model.quantization", f"{fact}; set 'model.lora' to train adapters over them, or remove it")

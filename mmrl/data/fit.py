@@ -14,6 +14,7 @@ from mmrl.data.readers import SampleSet
 from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError, MmrlError, did_you_mean, nearest
 from mmrl.models.families import FamilyProcessor
+from mmrl.models.hub import model_folder
 from mmrl.models.load import processor_of
 from mmrl.scoring.router import Router
 
@@ -21,9 +22,13 @@ _ALWAYS_THERE = ("image", "video")
 
 
 def processor_at(run: Located) -> FamilyProcessor:
-    """The processor of the run's model; ConfigError begins with the line that names the model."""
+    """The processor of the run's model, whose weight files were found whole (none is read). ConfigError begins with the
+    line that names the model.
+    """
     try:
-        return processor_of(run.config.model)
+        processor = processor_of(run.config.model)
+        model_folder(run.config.model, weights=True)
+        return processor
     except ConfigError as error:
         raise ConfigError(run.at("model.path", f"key 'model.path': {error}")) from error
 

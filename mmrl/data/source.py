@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mmrl.data.sample import MediaRef
-from mmrl.errors import MediaError
+from mmrl.errors import MediaError, MmrlError
 
 _HEAD_BYTES = 24
 
@@ -50,12 +50,13 @@ def media_errors(name: object, *, hint: str = "") -> Iterator[None]:
     """Turn whatever a decoding library raises into MediaError naming the medium.
 
     Libraries raise OSError, SyntaxError, struct.error, RuntimeError, classes of their own and more for bad input, so
-    this is one of the three places where every Exception is caught. A MediaError passes unchanged.
+    this is one of the places where every Exception is caught. A MediaError passes unchanged.
     """
     try:
         yield
     except (MediaError, AssertionError):  # an assertion is a fault of this program, not of the medium
         raise
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        speaks_plainly = isinstance(error, MmrlError | OSError) and str(error)
+        reason = str(error) if speaks_plainly else f"{type(error).__name__}: {error}".removesuffix(": ")
         raise MediaError(name, reason + hint) from error

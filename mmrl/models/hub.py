@@ -121,6 +121,20 @@ def _snapshot(hub_id: str, revision: str | None, *, weights: bool) -> Path:
     return Path(folder)
 
 
+def _check_whole(path: Path) -> None:
+    """ConfigError for a safetensors file that is shorter or longer than its header says; only the header is read."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        try:
+            header = json.loads(file.read(length)) if 8 + length <= size else {}
+            ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            ends = []
+    if size != 8 + length + max(ends, default=0):
+        raise ConfigError(f"{path}: damaged or cut short ({size} bytes); {remedy(path.parent)}")
+
+
 def _check_weight_files(folder: Path) -> None:
     index = folder / _INDEX
     if index.is_file():
@@ -131,3 +145,5 @@ def _check_weight_files(folder: Path) -> None:
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ConfigError(f"{folder}: {missing[0]}{more} is missing; {remedy(folder)}")
+    for path in folder.glob("*.safetensors"):
+        _check_whole(path)

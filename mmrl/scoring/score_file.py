@@ -65,7 +65,7 @@ def score_file(path: Path, *, config: Path | None = None, out: Path | None = Non
     is no row, RewardError for a task without reward, and what loading the config raises.
     """
     rows = list(_read(Path(path)))
-    section = _section(config) if config is not None else _shipped_section(rows)
+    section = _section(config, rows) if config is not None else _shipped_section(rows)
     with Router(section) as router:
         router.validate({row.sample.task for row in rows})
         groups = _groups(rows)
@@ -116,10 +116,19 @@ def _row(line: bytes, *, where: str, number: int) -> Row:
     return Row(number, columns, sample)
 
 
-def _section(config: Path) -> RewardsSection:
+def _section(config: Path, rows: Sequence[Row]) -> RewardsSection:
+    """The rewards of a configuration. RewardError names the first row whose task has none."""
     from mmrl.config.load import load_config
 
-    return load_config(config).rewards
+    section = load_config(config).rewards
+    for row in rows:
+        if row.sample.task not in section.tasks:
+            known = ", ".join(section.tasks) or "none"
+            hint = did_you_mean(row.sample.task, section.tasks)
+            raise RewardError(
+                f"{row.sample.where}: the task {row.sample.task!r} has no reward in {config}; known: {known}{hint}"
+            )
+    return section
 
 
 def _shipped_section(rows: Sequence[Row]) -> RewardsSection:

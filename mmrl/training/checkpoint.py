@@ -92,8 +92,10 @@ def readable(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError) as error:
         folder = next((p for p in path.parents if p.name.startswith("step-")), path.parent)
-        is_code = isinstance(error, pickle.UnpicklingError) and "global" in str(error).lower()
-        said = "it holds more than tensors and plain values" if is_code else str(error)
+        said = str(error)
+        if isinstance(error, pickle.UnpicklingError):
+            is_code = "global" in said.lower()
+            said = "it holds more than tensors and plain values" if is_code else "not a file of tensors"
         reason = next(iter(said.splitlines()), type(error).__name__)
         raise CheckpointError(
             f"{path}: damaged ({reason}); remove {folder} to continue from the checkpoint before it"

@@ -47,8 +47,9 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False) -
 def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
     place = located(config)
     config = config.model_copy(update={"model": pinned(config.model)})
+    # Before anything is written: a run that cannot be continued stays as it is.
+    checkpoint = newest_checkpoint(Path(config.out_dir) / config.name, config) if resume else None
     folder, changes = open_run_folder(config, resume=resume, overwrite=overwrite)
-    checkpoint = newest_checkpoint(folder, config) if resume else None
     model_path = checkpoint / "model" if checkpoint else Path(config.model.path)
     rows, skipped = read_rows(config, log=None if checkpoint else folder / "skipped.jsonl")
     notes = check_rows(place, rows, model_path=model_path)

@@ -82,3 +82,10 @@ def test_rows_that_no_card_reads(tmp_path):
 )
 def test_guessed_rewards(answers, clips, reward):
     assert guess_reward(answers, clips=clips)[0] == reward
+
+
+def test_a_space_that_the_card_declares_stands(tmp_path, capsys):
+    rows = [{"problem": "<image>?", "images": ["0.png"], "answer": [0, 1, 2, 3], "problem_type": "box", "id": "1"}]
+    media_rows(tmp_path, images=1)
+    init_command(write_jsonl(tmp_path / "train.jsonl", rows), model=None, card="quickstart", split=None)
+    assert yaml.safe_load(capsys.readouterr().out)["data"]["train"][0]["card"] == "quickstart"

@@ -164,7 +164,7 @@ def test_other_arrays_are_refused(array):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("tc_corrupt.jpg", "OSError: broken data stream when reading image file"),
+        ("tc_corrupt.jpg", "broken data stream when reading image file"),
         ("tc_bad_huffman.jpg", "damaged JPEG: its compressed data hold an invalid code"),
     ],
 )
@@ -198,7 +198,7 @@ def test_sound_jpegs_open_and_damaged_ones_do_not(tmp_path, mode, options):  # f
     # A code of sixteen ones is kept free in every JPEG; a zero byte follows each 0xff that is no marker.
     middle = data.index(b"\xff\xda") + 200
     path.write_bytes(data[:middle] + b"\xff\x00" * 8 + data[middle + 16 :])
-    with pytest.raises(MediaError, match=r"a\.jpg: (damaged JPEG|OSError)"):
+    with pytest.raises(MediaError, match=r"a\.jpg: (damaged JPEG|broken data)"):
         open_image(path)
 
 

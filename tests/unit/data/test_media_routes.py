@@ -193,7 +193,7 @@ def test_content_hashes_of_members_are_remembered(tmp_path):
 def test_a_broken_file_is_named_by_its_place(tmp_path):
     write_zip(tmp_path / "a.zip", {"bad.png": picture_bytes()[:200], "page.png": b"<html></html>", "v.mp4": b"no clip"})
     for written, kind, reason in [
-        ("a.zip::bad.png", "image", f"{tmp_path}/a.zip::bad.png: OSError: image file is truncated"),
+        ("a.zip::bad.png", "image", f"{tmp_path}/a.zip::bad.png: image file is truncated"),
         ("a.zip::page.png", "image", f"{tmp_path}/a.zip::page.png: not a picture; it starts with b'<html></html>'"),
         (
             "a.zip::v.mp4",

@@ -1,6 +1,7 @@
 """Hub ids: read from the hub's cache without a network, pinned to a commit, and what is missing is said how to get."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,14 @@ def test_the_commit_is_part_of_what_a_checkpoint_says(monkeypatch, tmp_path: Pat
     record = trained_with(config, processor_of(config.model), policy_version=0)
     assert (record.base_model, record.revision, record.commit) == (HUB_ID, COMMIT, COMMIT)
     assert record.trust_remote_code is False
+
+
+def test_weights_that_were_cut_short_are_named_before_they_are_loaded(tmp_path: Path):
+    folder = Path(shutil.copytree(tiny_model_dir("qwen2_5_vl"), tmp_path / "model"))
+    whole = (folder / "model.safetensors").read_bytes()
+    for length in (len(whole) - 1, len(whole) // 2, 20, 8, 0):
+        (folder / "model.safetensors").write_bytes(whole[:length])
+        with pytest.raises(ConfigError, match=rf"model\.safetensors: damaged or cut short \({length} bytes\)"):
+            model_folder(ModelSection(path=str(folder)), weights=True)
+    (folder / "model.safetensors").write_bytes(whole)
+    assert model_folder(ModelSection(path=str(folder)), weights=True) == folder

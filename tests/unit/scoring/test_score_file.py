@@ -111,3 +111,12 @@ def test_a_task_without_reward_is_named_with_the_known_ones(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"none\.jsonl: cannot be read"):
         score_file(tmp_path / "none.jsonl")
+
+
+def test_a_task_without_reward_names_its_row(tmp_path):
+    config = tmp_path / "c.yaml"
+    config.write_text("model: {path: m}\nrewards: {tasks: {choice: [{reward: choice}]}}\n")
+    rows = tmp_path / "a.jsonl"
+    rows.write_text(json.dumps({"completion": "B", "answer": "B", "task": "choise"}) + "\n")
+    with pytest.raises(RewardError, match=r"a\.jsonl:1 \(id=line-1\): the task 'choise' has no reward in .*did you mean 'choice'\?"):
+        score_file(rows, config=config)
