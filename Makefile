@@ -18,7 +18,7 @@ lint: .venv/installed
 
 install: .venv/installed
 
-.venv/installed: pyproject.toml requirements/lock.txt tools/install.sh
+.venv/installed: pyproject.toml requirements/lock.txt requirements/overrides.txt tools/install.sh
 	./tools/install.sh
 
 clean:

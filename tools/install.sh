@@ -32,6 +32,6 @@ fi
 # DS_BUILD_OPS=0: DeepSpeed is installed without compiling its optional kernels. --compile-bytecode: importing torch and
 # transformers uncompiled costs every process half a minute where PYTHONDONTWRITEBYTECODE is set.
 DS_BUILD_OPS=0 UV_LINK_MODE=${UV_LINK_MODE:-copy} .venv/bin/uv pip install $index --quiet --compile-bytecode --python .venv/bin/python \
-    -r requirements/lock.txt
+    --override requirements/overrides.txt -r requirements/lock.txt
 .venv/bin/uv pip install $index --quiet --python .venv/bin/python --no-deps --no-build-isolation -e .
 touch .venv/installed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -134,15 +135,18 @@ def _refuse_adapter(section: ModelSection, adapter: Path | None) -> None:
         )
 
 
-def save_model(model: Any, processor: FamilyProcessor, out_dir: Path | str) -> None:
+def save_model(
+    model: Any, processor: FamilyProcessor, out_dir: Path | str, *, weights: Mapping[str, Any] | None = None
+) -> None:
     """Write an ordinary model folder: weights under the base model's own keys, tokenizer and processor files copied.
 
     `from_pretrained` of the model, the tokenizer and the processor read it, and so does `load_policy`. Of a model with
     a LoRA adapter only the adapter is written, in peft's own format. The chat template is the one that was used.
+    weights: tensors by name, for a model that does not hold its own.
     """
     out_dir = Path(out_dir)
     with without_progress_bars():
-        model.save_pretrained(out_dir)
+        model.save_pretrained(out_dir, state_dict=weights)
     for pattern in _PROCESSOR_FILES:
         for path in sorted(processor.folder.glob(pattern)):
             shutil.copyfile(path, out_dir / path.name)

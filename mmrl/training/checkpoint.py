@@ -5,6 +5,7 @@ A checkpoint is a folder `checkpoints/step-000120` with
     model/            an ordinary model folder (from_pretrained loads it)
     optimizer-0.pt    optimizer state of rank 0 (one file a rank), read back with weights_only
     rng-0.json        random-number states of that rank
+    stage-<rank>.json what the hooks of the other ranks remember of their prompts
     state.json        where the run stands: stage, step, loader position, hook state, scores, log sizes
     COMPLETE          written last
 
@@ -49,29 +50,41 @@ def save_checkpoint(
     *,
     step: int,
     state: dict[str, Any],
-    optimizer_state: dict[str, Any],
+    optimizer_state: dict[str, Any] | None,
     save_model: Callable[[Path], None],
 ) -> Path:
     """Write `checkpoints/step-N` atomically and return its path. Every rank calls this.
 
-    save_model: writes the model folder; called on the main rank only.
+    optimizer_state: this rank's; None where the main rank's is that of all. save_model: writes the model folder; called
+    on the main rank only. What one rank cannot write is raised on all.
     """
     final = folder / "checkpoints" / checkpoint_name(step)
     building = final.with_name(f".building-{final.name}")
-    if distributed.is_main():
-        for stale in final.parent.glob(".building-*"):
-            shutil.rmtree(stale)
-        building.mkdir(parents=True)
-    distributed.barrier()
-    torch.save(optimizer_state, building / f"optimizer-{distributed.rank()}.pt")
-    _write_json(building / f"rng-{distributed.rank()}.json", random_state())
-    distributed.barrier()
-    if distributed.is_main():
+    distributed.on_main(lambda: _begin(building))
+    distributed.together(lambda: _write_rank(building, state=state, optimizer_state=optimizer_state))
+
+    def write_rest() -> None:
         save_model(building / "model")
         _write_json(building / "state.json", state)
         _seal(building, final)
-    distributed.barrier()
+
+    distributed.on_main(write_rest)
     return final
+
+
+def _begin(building: Path) -> None:
+    for stale in building.parent.glob(".building-*"):
+        shutil.rmtree(stale)
+    building.mkdir(parents=True)
+
+
+def _write_rank(building: Path, *, state: dict[str, Any], optimizer_state: dict[str, Any] | None) -> None:
+    """What only this rank knows: its part of the optimizer, its random states, what its hooks remember."""
+    if optimizer_state is not None:
+        torch.save(optimizer_state, building / f"optimizer-{distributed.rank()}.pt")
+    _write_json(building / f"rng-{distributed.rank()}.json", random_state())
+    if not distributed.is_main():
+        _write_json(building / f"stage-{distributed.rank()}.json", state.get("stage_state"))
 
 
 def prune_checkpoints(folder: Path, *, keep_last: int, best: str | None) -> None:
@@ -111,17 +124,31 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
         return json.loads(path.read_text(encoding="utf-8"))
 
 
-def load_optimizer_state(checkpoint: Path) -> dict[str, Any]:
-    """This rank's optimizer state. The file may hold tensors, plain values and DeepSpeed's data classes, never code."""
-    path = checkpoint / f"optimizer-{distributed.rank()}.pt"
+def load_stage_state(checkpoint: Path, state: dict[str, Any]) -> Any:
+    """What this rank saved of the stage under way; a rank that the checkpoint knows nothing of has the main rank's."""
+    path = checkpoint / f"stage-{distributed.rank()}.json"
     if not path.is_file():
-        raise CheckpointError(f"{path} is missing: the checkpoint was written by fewer processes than run now")
+        return state["stage_state"]
+    with readable(path):
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def load_optimizer_state(checkpoint: Path, *, part: int = 0) -> dict[str, Any]:
+    """The optimizer state that rank `part` saved. The file may hold tensors, plain values and DeepSpeed's data classes,
+    never code.
+    """
+    path = checkpoint / f"optimizer-{part}.pt"
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing; remove {checkpoint} to continue from the checkpoint before it")
     with readable(path), torch.serialization.safe_globals(optimizer_state_classes()):
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def restore_random_state(checkpoint: Path) -> None:
+    """This rank's; one that the checkpoint knows nothing of keeps its own."""
     path = checkpoint / f"rng-{distributed.rank()}.json"
+    if not path.is_file() and not distributed.is_main():
+        return
     with readable(path):
         state = json.loads(path.read_text(encoding="utf-8"))
     version, internal, gauss = state["python"]

@@ -56,17 +56,30 @@ class Collector:
         prompts: dict[str, RenderedPrompt] = {}
         values: dict[str, list[float]] = defaultdict(list)
         missing = wanted
-        while missing:
-            batch, rewards_N = self._round(missing, seed=(number, len(batches)), prompts=prompts, values=values)
+        while True:
+            # A rank whose share is full takes part in the rounds of the others, with one prompt more.
+            groups = max(1, missing)
+            batch, rewards_N = self._round(groups, seed=(number, len(batches)), prompts=prompts, values=values)
             batches.append(batch)
             rewards.append(rewards_N)
-            if not self.algorithm.refills:
+            missing = distributed.together(lambda: self._missing(batches, wanted=wanted))
+            if not distributed.any_rank(missing):
                 break
-            kept = sum(len(b.gid_N.unique()) for b in batches)
-            missing = self.algorithm.missing_groups(kept, wanted=wanted, rounds=len(batches))
-        batch, rewards_N = self.algorithm.replay(concatenate(batches), torch.cat(rewards))
-        metrics = {**means_over_ranks(values), "groups/rounds": float(len(batches))}
-        return Collected(batch, rewards_N, prompts, {**metrics, "tokens": float(batch.mask_NC.sum())})
+        batch, rewards_N = concatenate(batches), torch.cat(rewards)
+        if self.algorithm.refills:
+            in_share_N = batch.gid_N < wanted
+            batch, rewards_N = batch.select(in_share_N), rewards_N[in_share_N]
+        batch, rewards_N = self.algorithm.replay(batch, rewards_N)
+        [tokens] = distributed.sum_over_ranks([float(batch.mask_NC.sum())])
+        metrics = {**means_over_ranks(values), "groups/rounds": float(len(batches)), "tokens": tokens}
+        return Collected(batch, rewards_N, prompts, metrics)
+
+    def _missing(self, batches: Sequence[RolloutBatch], *, wanted: int) -> int:
+        """Groups that this rank still has to generate. Raises what `missing_groups` raises."""
+        if not self.algorithm.refills:
+            return 0
+        kept = sum(len(batch.gid_N.unique()) for batch in batches)
+        return self.algorithm.missing_groups(kept, wanted=wanted, rounds=len(batches))
 
     def _round(
         self,
@@ -79,11 +92,10 @@ class Collector:
         """Generate, score and filter up to `groups` groups. Adds to `prompts` and to the logged `values`."""
         prepared = self._choose(next_prompts(self.run, self.section, self.loader, count=groups), seed=seed)
         prompts.update({prompt_id(item): item.prompt for item in prepared})
-        rolled = self._roll_out(prepared, seed=seed)
-        batch = as_batch(rolled, step=seed[0], total_steps=self.section.steps)
-        batch = self.algorithm.second_round(batch, self._generator_for(prepared, seed=seed))
+        with self.run.sampling():
+            rolled, batch = distributed.together(lambda: self._sampled(prepared, seed=seed))
         batch = self.add_logprobs(batch, prompts, self.algorithm.needs_early)
-        rewards_N, token_rewards_NC = self.algorithm.shape_rewards(batch)
+        rewards_N, token_rewards_NC = distributed.together(lambda: self.algorithm.shape_rewards(batch))
         batch = replace(batch, token_rewards_NC=token_rewards_NC)
         keep_N = self.algorithm.keep(batch, rewards_N)
         log_rollouts(rolled, batch, rewards_N, values=values)
@@ -93,6 +105,12 @@ class Collector:
     def _choose(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> list[Prepared]:
         generator = torch.Generator().manual_seed(derive_seed(self.run.config.seed, self.section.name, *seed))
         return [prepared[i] for i in self.algorithm.sampler([prompt_id(p) for p in prepared], generator).tolist()]
+
+    def _sampled(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> tuple[ScoredRollouts, RolloutBatch]:
+        """Scored completions of this rank's prompts, and the batch of them with what second rounds added."""
+        rolled = self._roll_out(prepared, seed=seed)
+        batch = as_batch(rolled, step=seed[0], total_steps=self.section.steps)
+        return rolled, self.algorithm.second_round(batch, self._generator_for(prepared, seed=seed))
 
     def _roll_out(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> ScoredRollouts:
         rollout = self.run.config.rollout

@@ -63,14 +63,17 @@ class GrpoStage:
         return self.algorithm.needs | self.algorithm.needs_early
 
     def _updates(self, batch: RolloutBatch, *, number: int) -> Iterator[torch.Tensor]:
-        """Row indices of each optimizer step: whole groups, in an order drawn anew for each pass over the batch."""
+        """Row indices of each optimizer step: whole groups, in an order drawn anew for each pass over the batch.
+
+        As many steps on every rank: where another one has groups left, a rank without any takes the step with no row.
+        """
         settings, groups = self.algorithm.settings, batch.gid_N.unique().tolist()
+        most = max(distributed.gather_objects(len(groups)))
         for epoch in range(settings.epochs_per_batch):
             random.Random(derive_seed(self.run.config.seed, self.section.name, number, epoch)).shuffle(groups)
-            for part in range(settings.updates_per_batch):
+            for part in range(min(settings.updates_per_batch, most)):
                 chosen = torch.tensor(groups[part :: settings.updates_per_batch], dtype=torch.long)
-                if len(chosen):
-                    yield torch.isin(batch.gid_N, chosen).nonzero().flatten()
+                yield torch.isin(batch.gid_N, chosen).nonzero().flatten()
 
     def _update(self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt]) -> dict[str, float]:
         """One optimizer step on these groups. The loss is a share of the mean over all ranks' tokens."""

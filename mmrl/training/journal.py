@@ -14,6 +14,7 @@ from mmrl.training import distributed
 from mmrl.training.checkpoint import (
     checkpoint_name,
     load_optimizer_state,
+    load_stage_state,
     load_state,
     prune_checkpoints,
     restore_random_state,
@@ -22,13 +23,13 @@ from mmrl.training.checkpoint import (
 from mmrl.training.console import TrainConsole, closing_lines, score_table
 from mmrl.training.early_stop import should_stop
 from mmrl.training.metrics import MetricsLog, peak_memory_gib
-from mmrl.training.model_folder import save_policy_folder
+from mmrl.training.model_folder import policy_weights, save_policy_folder
 from mmrl.training.resume import stage_record
 from mmrl.training.runtime import Runtime, stage_data
 from mmrl.training.schedule import reset_optimizer
 from mmrl.training.trackers import TrackedRun, Tracker, open_trackers, record_id
 from mmrl.training.validate import validate
-from mmrl.training.zero import load_optimizer
+from mmrl.training.zero import load_optimizer, optimizer_layout
 
 
 @dataclass
@@ -136,18 +137,20 @@ class Journal:
             "stage_state": None if finished else stage.state_dict(),
             "log_sizes": [log.size for log in self._logs],
             "stages": stage_record(self.config),
+            "optimizer": self._optimizer_layout,
         }
+        is_shared_out = self._optimizer_layout["processes"] > 1
+        weights = policy_weights(self.run)
         self.metrics.flush()  # what a checkpoint covers is not logged again when the run continues
         self.checkpoint = save_checkpoint(
             self.run.folder,
             step=position.step,
             state=state,
-            optimizer_state=self.run.trainer.optimizer.state_dict(),
-            save_model=lambda folder: save_policy_folder(self.run, folder),
+            optimizer_state=self.run.trainer.optimizer.state_dict() if is_shared_out or distributed.is_main() else None,
+            save_model=lambda folder: save_policy_folder(self.run, folder, weights),
         )
-        if distributed.is_main():
-            best = position.best[1] if position.best else None
-            prune_checkpoints(self.run.folder, keep_last=self.config.checkpoint.keep_last, best=best)
+        best, keep_last = position.best[1] if position.best else None, self.config.checkpoint.keep_last
+        distributed.on_main(lambda: prune_checkpoints(self.run.folder, keep_last=keep_last, best=best))
 
     def finish(self) -> None:
         """The closing table."""
@@ -180,9 +183,9 @@ class Journal:
 
     def _restore(self, checkpoint: Path, state: dict[str, Any]) -> None:
         """Continue from a checkpoint: stage, optimizer, random states, and the logs cut back to it."""
-        self._stage_state = state["stage_state"]
+        self._stage_state = load_stage_state(checkpoint, state)
         self.run.policy_version = self.position.policy_version
-        load_optimizer(self.run.trainer, load_optimizer_state(checkpoint))
+        self._restore_optimizer(checkpoint, saved=state.get("optimizer", self._optimizer_layout))
         restore_random_state(checkpoint)
         if self.run.ema is not None:
             self.run.ema.load(checkpoint)
@@ -192,6 +195,26 @@ class Journal:
         if distributed.is_main():
             for log, size in zip(self._logs, state["log_sizes"], strict=True):
                 log.cut(size)
+
+    @property
+    def _optimizer_layout(self) -> dict[str, Any]:
+        return optimizer_layout(model_section=self.config.model, train=self.config.train)
+
+    def _restore_optimizer(self, checkpoint: Path, *, saved: dict[str, Any]) -> None:
+        """Put the optimizer's state back; under another layout it starts anew, and the console says so."""
+        layout = self._optimizer_layout
+        if saved != layout:
+            changed = ", ".join(
+                f"{key} {saved.get(key)} -> {value}" for key, value in layout.items() if saved.get(key) != value
+            )
+            self.console.print(
+                f"the optimizer starts anew: its state was saved for another layout ({changed}). Weights, steps, data "
+                "order and scores continue; moments (and float32 master weights of bfloat16 models) do not"
+            )
+            return
+        part = distributed.rank() if layout["processes"] > 1 else 0
+        state = distributed.together(lambda: load_optimizer_state(checkpoint, part=part))
+        load_optimizer(self.run.trainer, state)
 
     def _milestones(self) -> list[tuple[str, int, dict[str, float]]]:
         """The first validation and the last one of every stage, at most."""

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from mmrl.models.load import save_model
 from mmrl.models.trained_with import trained_with, write_trained_with
 from mmrl.training.runtime import Runtime
+from mmrl.training.zero import collected_tensors, is_partitioned
 
 AVERAGED = "model_ema"
 
 
-def save_policy_folder(run: Runtime, folder: Path) -> None:
-    """Write `folder`, an ordinary model folder (with LoRA an adapter's, in peft's format), and mmrl.json in it.
+def policy_weights(run: Runtime) -> dict[str, torch.Tensor] | None:
+    """What `save_policy_folder` writes, whole, on the main process; None where the model itself has it. Collective."""
+    if not is_partitioned(run.policy):
+        return None
+    named = run.policy.named_parameters(remove_duplicate=False)
+    return collected_tensors((n, p) for n, p in named if p.requires_grad or run.config.model.lora is None)
+
+
+def save_policy_folder(run: Runtime, folder: Path, weights: dict[str, torch.Tensor] | None) -> None:
+    """Write `folder` with the weights of `policy_weights`, an ordinary model folder (with LoRA an adapter's, in peft's format), and mmrl.json in it.
 
     Where the run averages its weights, the averages are written beside it: `ema.safetensors`, from which the run
     continues, and `model_ema/`, a model folder like the other one, which is what validations scored.
     """
-    _save(run, folder)
+    _save(run, folder, weights)
     if run.ema is not None:
         run.ema.save(folder.parent)
         with run.evaluated():
-            _save(run, folder.with_name(AVERAGED))
+            _save(run, folder.with_name(AVERAGED), None)
 
 
-def _save(run: Runtime, folder: Path) -> None:
+def _save(run: Runtime, folder: Path, weights: dict[str, torch.Tensor] | None) -> None:
     """mmrl.json holds budgets, spaces, templates and base model: whoever evaluates the model does as training did."""
-    save_model(run.policy, run.processor, folder)
+    save_model(run.policy, run.processor, folder, weights=weights)
     write_trained_with(trained_with(run.config, run.processor, policy_version=run.policy_version), folder)

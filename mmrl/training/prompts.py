@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from mmrl.config.schema import StageSection
+from collections.abc import Sequence
+
+from mmrl.config.schema import RunConfig, StageSection
 from mmrl.data.loader import Loader
 from mmrl.data.prepare import Prepared
-from mmrl.errors import TooManySkippedError
+from mmrl.errors import ConfigError, TooManySkippedError
 from mmrl.training import distributed
 from mmrl.training.runtime import Runtime, stage_data
 
@@ -15,18 +17,44 @@ def rank_share(total: int) -> int:
     return len(range(distributed.rank(), total, distributed.world_size()))
 
 
+def deal(needs: Sequence[int]) -> list[int]:
+    """Which rank each of sum(needs) items falls to when they are dealt out in turn.
+
+    >>> deal([3, 1, 2])
+    [0, 1, 2, 0, 2, 0]
+    """
+    return [rank for turn in range(max(needs)) for rank, need in enumerate(needs) if turn < need]
+
+
+def check_shares(config: RunConfig) -> None:
+    """ConfigError for a stage that has fewer prompts a step than there are processes."""
+    for index, section in enumerate(config.stages):
+        if section.prompts_per_step < distributed.world_size():
+            raise ConfigError(
+                f"'stages.{index}.prompts_per_step' is {section.prompts_per_step}, less than one for each of the "
+                f"{distributed.world_size()} processes; raise it, or start fewer"
+            )
+
+
 def next_prompts(run: Runtime, section: StageSection, loader: Loader, *, count: int) -> list[Prepared]:
     """The next `count` prompts of this rank. Rows that are skipped are replaced by the ones that follow.
 
-    Every rank draws the same rows and keeps each `world size`-th. TooManySkippedError when a whole epoch is not enough.
+    Every rank draws the same rows, as many as all ranks miss together, and they are dealt out in turn. Raises, on all
+    ranks, what preparing raises, and TooManySkippedError when a whole epoch is not enough.
     """
-    ranks, rank = distributed.world_size(), distributed.rank()
     prepared: list[Prepared] = []
-    drawn = 0
-    while len(prepared) < count:
-        if drawn > len(loader) + count * ranks:
-            raise TooManySkippedError(f"stage {section.name!r}: a whole epoch gave only {len(prepared)} usable rows")
-        rows = loader.next((count - len(prepared)) * ranks)
+    drawn, limit = 0, None
+    while any(needs := distributed.gather_objects(count - len(prepared))):
+        limit = len(loader) + sum(needs) if limit is None else limit
+        distributed.together(lambda: _check_drawn(section, drawn=drawn, limit=limit, usable=len(prepared)))
+        rows = loader.next(sum(needs))
         drawn += len(rows)
-        prepared += run.prepare(rows[rank::ranks], stage_data(run.config, section))
+        mine = [row for row, owner in zip(rows, deal(needs), strict=True) if owner == distributed.rank()]
+        prepared += distributed.together(lambda: run.prepare(mine, stage_data(run.config, section)))
+        run.share_skipped()
     return prepared
+
+
+def _check_drawn(section: StageSection, *, drawn: int, limit: int, usable: int) -> None:
+    if drawn > limit:
+        raise TooManySkippedError(f"stage {section.name!r}: a whole epoch gave only {usable} usable rows")

@@ -15,10 +15,12 @@ from mmrl.algorithms.batch import MicroBatch
 from mmrl.config.schema import StageSection
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import load_weights, save_model
-from mmrl.models.logprobs import LogprobModule, LogprobResult, token_logprobs
-from mmrl.models.trained import swapped, trained_tensors
+from mmrl.models.logprobs import LogprobModule, LogprobResult
+from mmrl.models.trained import trained_tensors
 from mmrl.training import distributed
+from mmrl.training.model_folder import policy_weights
 from mmrl.training.runtime import Runtime
+from mmrl.training.zero import build_engine, engine_config, swapped_weights
 
 Reference = Callable[..., LogprobResult]
 _ADAPTERS = "adapters.safetensors"
@@ -32,11 +34,12 @@ class AdapterReference:
     """
 
     policy: torch.nn.Module
+    trainer: Any
     adapters: dict[str, torch.Tensor]
 
     def __call__(self, micro: MicroBatch, processor: FamilyProcessor, **options: Any) -> LogprobResult:
-        with torch.no_grad(), swapped(self.policy, self.adapters):
-            return token_logprobs(self.policy, micro, processor, **options)
+        with torch.no_grad(), swapped_weights(self.policy, self.adapters):
+            return self.trainer(micro, processor, **options)
 
 
 def open_reference(run: Runtime, section: StageSection) -> Reference:
@@ -45,23 +48,28 @@ def open_reference(run: Runtime, section: StageSection) -> Reference:
     A resumed run finds the folder and so compares with the same policy as the run it continues.
     """
     folder = run.folder / "reference" / section.name
-    if distributed.is_main() and not folder.is_dir():
-        _write_whole(run, folder)
-    distributed.barrier()
+    if not distributed.on_main(folder.is_dir):
+        weights = policy_weights(run)
+        distributed.on_main(lambda: _write_whole(run, folder, weights))
     if run.config.model.lora is not None:
         device = distributed.device()
-        return AdapterReference(run.policy, {n: t.to(device) for n, t in load_file(folder / _ADAPTERS).items()})
-    model = load_weights(run.config.model.model_copy(update={"path": str(folder)}))
-    return LogprobModule(model.to(distributed.device()).requires_grad_(False))
+        adapters = {n: t.to(device) for n, t in load_file(folder / _ADAPTERS).items()}
+        return AdapterReference(run.policy, run.trainer, adapters)
+    section = run.config.model.model_copy(update={"path": str(folder)})
+    model = distributed.together(lambda: load_weights(section)).requires_grad_(False)
+    # The engine of the policy prepares the reference too: both are partitioned, or neither is (fault 57).
+    if run.config.train.zero_stage == 3:
+        return build_engine(model, None, engine_config(model_section=run.config.model, train=run.config.train))
+    return LogprobModule(model.to(distributed.device()))
 
 
-def _write_whole(run: Runtime, folder: Path) -> None:
+def _write_whole(run: Runtime, folder: Path, weights: dict[str, torch.Tensor] | None) -> None:
     building = folder.with_name(f".building-{folder.name}")
     shutil.rmtree(building, ignore_errors=True)
     building.parent.mkdir(parents=True, exist_ok=True)
     if run.config.model.lora is not None:
         building.mkdir()
-        save_file(trained_tensors(run.policy), building / _ADAPTERS)
+        save_file(trained_tensors(run.policy) if weights is None else weights, building / _ADAPTERS)
     else:
-        save_model(run.policy, run.processor, building)
+        save_model(run.policy, run.processor, building, weights=weights)
     building.rename(folder)

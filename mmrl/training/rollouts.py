@@ -9,6 +9,7 @@ from mmrl.config.schema import RolloutSection
 from mmrl.data.prepare import Prepared
 from mmrl.rollout.types import Group, Request, Sampling
 from mmrl.scoring.router import Scores
+from mmrl.training import distributed
 from mmrl.training.runtime import Runtime, derive_seed
 
 
@@ -56,14 +57,18 @@ def sampling_of(section: RolloutSection, *, greedy: bool = False) -> Sampling:
 
 
 def roll_out(run: Runtime, prepared: Sequence[Prepared], spec: RolloutSpec) -> ScoredRollouts:
-    """Generate completions of every prompt and score them."""
+    """Generate completions of every prompt and score them.
+
+    Prompts are dealt to the processes in turn; numbered so, a prompt has the seed it would have in one process.
+    """
+    numbers = range(distributed.rank(), len(prepared) * distributed.world_size(), distributed.world_size())
     requests = [
         Request(
             request_id=str(index),
             prompt=item.prompt,
             n=spec.n[index],
             sampling=spec.sampling,
-            seed=derive_seed(*spec.seed, item.sample.dataset, item.sample.sample_id, index),
+            seed=derive_seed(*spec.seed, item.sample.dataset, item.sample.sample_id, numbers[index]),
             prefix_ids=spec.prefix_ids[index] if spec.prefix_ids else (),
         )
         for index, item in enumerate(prepared)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import importlib.metadata
 import json
-import os
 import platform
 import shutil
 import subprocess
@@ -68,13 +67,7 @@ def has_trained(folder: Path) -> bool:
 
 @contextmanager
 def only_run_in(folder: Path) -> Iterator[None]:
-    """Hold a run folder for this run; ConfigError while another run trains in it. A killed process holds nothing.
-
-    Of the processes of one run the main one holds it.
-    """
-    if os.environ.get("RANK", "0") != "0":
-        yield
-        return
+    """Hold a run folder for this run; ConfigError while another run trains in it. A killed process holds nothing."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as file:
         try:

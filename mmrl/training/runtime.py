@@ -55,6 +55,7 @@ class Runtime:
     policy_version: int = 0
     openers: dict[tuple[VideoSection, int], MediaOpener] = field(default_factory=dict)
     reward_events: dict[str, str] = field(default_factory=dict)
+    skips_shared: int = 0
 
     def prepare(self, samples: Sequence[Sample], data: DataSection) -> list[Prepared]:
         """Media from the cache, prompts rendered, answers in the model's space. Skipped samples are missing."""
@@ -69,6 +70,15 @@ class Runtime:
         )
         with self.watch.time("media"):
             return preparer.prepare(samples)
+
+    def share_skipped(self) -> None:
+        """Tell all processes of the rows that each left out: the list is whole, and its limit is that of the run."""
+        new = self.skipped.rows[self.skips_shared :] if distributed.world_size() > 1 else ()
+        for rows in distributed.gather_objects(new):
+            for row in rows:
+                self.skipped.skip(row)
+        self.skips_shared = len(self.skipped.rows)
+        distributed.together(self.skipped.check)
 
     def opener_of(self, data: DataSection) -> MediaOpener:
         """The opener with this section's reader and decoder processes; stages with the same settings share one."""
@@ -148,10 +158,11 @@ class Runtime:
 
 def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtime:
     """Load the model from `model_path` (the base or a checkpoint) and start every part. The caller closes it."""
-    router = Router(config.rewards)
-    router.validate()
     distributed.start_processes()
-    model, processor = load_policy(config.model.model_copy(update={"path": str(model_path)}))
+    router = Router(config.rewards)
+    distributed.together(router.validate)
+    section = config.model.model_copy(update={"path": str(model_path)})
+    model, processor = distributed.together(lambda: load_policy(section))
     if distributed.is_main():
         write_trained_with(trained_with(config, processor, policy_version=0), folder)
     optimizer = build_optimizer(model, config.train)

@@ -37,7 +37,7 @@ class SftStage:
     def step(self, number: int) -> dict[str, float]:
         del number  # the loader knows where it is; nothing here depends on the step
         prepared = next_prompts(self.run, self.section, self.loader, count=rank_share(self.section.prompts_per_step))
-        targets = [self._target_ids(item) for item in prepared]
+        targets = distributed.together(lambda: [self._target_ids(item) for item in prepared])
         [global_tokens] = distributed.sum_over_ranks([sum(map(len, targets))])
         rows = [group_row(p.prompt, [t], [n]) for n, (p, t) in enumerate(zip(prepared, targets, strict=True))]
         with self.run.watch.time("update"):

@@ -30,10 +30,20 @@ class Validation:
 
 
 def validate(run: Runtime, samples: Sequence[Sample], data: DataSection) -> Validation:
-    """Score the policy on the validation rows; every rank takes its share."""
+    """Score the policy on the validation rows, each exactly once: every rank takes its share (fault 77)."""
+    values: dict[str, list[float]] = defaultdict(list)
+    with run.sampling():
+        generations = distributed.together(lambda: _score_share(run, samples, data, values=values))
+    run.share_skipped()
+    return Validation(_summary(values), generations)
+
+
+def _score_share(
+    run: Runtime, samples: Sequence[Sample], data: DataSection, *, values: dict[str, list[float]]
+) -> list[Generation]:
+    """Adds the scores of this rank's rows to `values`; returns generations to show."""
     section = run.config.validation
     sampling = sampling_of(run.config.rollout, greedy=section.n == 1)
-    values: dict[str, list[float]] = defaultdict(list)
     generations: list[Generation] = []
     share = samples[distributed.rank() :: distributed.world_size()]
     for start in range(0, len(share), section.batch_size):
@@ -44,7 +54,7 @@ def validate(run: Runtime, samples: Sequence[Sample], data: DataSection) -> Vali
         rolled = roll_out(run, prepared, spec)
         _collect(rolled, values)
         generations += _shown(rolled, limit=section.generations - len(generations))
-    return Validation(_summary(values), generations)
+    return generations
 
 
 def _shown(rolled: ScoredRollouts, *, limit: int) -> list[Generation]:

@@ -118,6 +118,20 @@ def swapped_weights(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor])
         _overwrite(parameters, kept)
 
 
+def optimizer_layout(*, model_section: ModelSection, train: TrainSection) -> dict[str, Any]:
+    """How the optimizer's state lies on the processes; one saved under another layout cannot be put back.
+
+    `processes` is 1 where every process has the whole state: plain AdamW in float32 without ZeRO.
+    """
+    whole = train.zero_stage == 0 and model_section.dtype != "bfloat16"
+    return {
+        "processes": 1 if whole else distributed.world_size(),
+        "zero_stage": train.zero_stage,
+        "dtype": model_section.dtype,
+        "optimizer": train.optimizer,
+    }
+
+
 def load_optimizer(engine: Any, state: dict[str, Any]) -> None:
     """Put this rank's saved optimizer state back, fp32 master weights included.
 

@@ -61,7 +61,7 @@ def test_a_run_holds_the_model_once_and_its_first_reference_is_the_base(tmp_path
     (tmp_path / "run").mkdir()
     run = open_runtime(config, tmp_path / "run", model_path=Path(config.model.path))
     try:
-        reference = AdapterReference(run.policy, trained_tensors(run.policy))
+        reference = AdapterReference(run.policy, run.trainer, trained_tensors(run.policy))
         assert run.trainer.module.model is run.policy is run.rollout.model
         copies = sum(t.numel() for t in reference.adapters.values())
         assert copies < 0.1 * sum(p.numel() for p in run.policy.parameters())

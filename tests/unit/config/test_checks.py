@@ -14,8 +14,8 @@ RUN = (
 )
 
 CASES = {  # override: the message after its place
-    "model.freeze=[vision_tower, projector, language_model]": "'model.freeze' names every module group, so nothing would"
-    " be trained; leave out one of vision_tower, projector, language_model",
+    "model.freeze=[vision_tower, projector, language_model]": "'model.freeze' names every module group, so nothing"
+    " would be trained; leave out one of vision_tower, projector, language_model",
     "data.mixture=weights": "'data.mixture' is 'weights' but 'data.train' is empty; add datasets or remove the mixture",
     "budgets.gui={min_pixels: 9000, max_pixels: 4000}": "'budgets.gui.min_pixels' (9000) is above"
     " 'budgets.gui.max_pixels' (4000); lower the first or raise the second",

@@ -118,5 +118,6 @@ def test_a_task_without_reward_names_its_row(tmp_path):
     config.write_text("model: {path: m}\nrewards: {tasks: {choice: [{reward: choice}]}}\n")
     rows = tmp_path / "a.jsonl"
     rows.write_text(json.dumps({"completion": "B", "answer": "B", "task": "choise"}) + "\n")
-    with pytest.raises(RewardError, match=r"a\.jsonl:1 \(id=line-1\): the task 'choise' has no reward in .*did you mean 'choice'\?"):
+    message = r"a\.jsonl:1 \(id=line-1\): the task 'choise' has no reward in .*did you mean 'choice'\?"
+    with pytest.raises(RewardError, match=message):
         score_file(rows, config=config)
