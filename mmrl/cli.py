@@ -113,6 +113,26 @@ def train(
     raise typer.Exit(api.train(config, *overrides or (), resume=resume, overwrite=overwrite))
 
 
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog=_example(
+        "mmrl launch --nproc 8 train my.yaml train.zero_stage=2",
+        "mmrl launch --nproc 8 --hostfile hosts train my.yaml train.zero_stage=3 --resume",
+    ),
+)
+def launch(
+    command: Annotated[list[str], typer.Argument(metavar="train CONFIG [KEY=VALUE]...", help="The command to run")],
+    nproc: Annotated[int, typer.Option(min=1, help="Processes on each machine: one a GPU.")],
+    hostfile: Annotated[
+        Path | None, typer.Option(help="Machines, one `NAME slots=N` a line; DeepSpeed's launcher reaches them by ssh.")
+    ] = None,
+) -> None:
+    """Train in several processes, with one exit code."""
+    from mmrl.commands.launch import launch_command
+
+    raise typer.Exit(launch_command(command, processes=nproc, hosts=hostfile))
+
+
 @app.command(epilog=_example("mmrl score completions.jsonl --config my.yaml --out scored.jsonl"))
 def score(
     file: Annotated[Path, typer.Argument(help="JSONL with completion, answer, task and any other column")],

@@ -414,7 +414,7 @@ class TrainSection(Section):
     )
     offload: Literal["optimizer", "parameters"] | None = Field(
         default=None,
-        description="what lies in host memory; optimizer: its state and step, parameters: the weights too (zero_stage 3)",
+        description="what lies in host memory; optimizer: its state and step; parameters: weights too (zero_stage 3)",
     )
 
 

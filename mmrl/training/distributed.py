@@ -113,8 +113,8 @@ def any_rank(flag: object) -> bool:
 def together(function: Callable[[], T]) -> T:
     """What the function returns on this rank. Where it raises a user's error on some rank, all ranks raise.
 
-    The first rank that failed raises its own error, the others EchoedError, which is not printed again: nobody waits for
-    a process that is gone, and one fault is one line. The function itself calls nothing collective.
+    The first rank that failed raises its own error, the others EchoedError, which is not printed again: nobody waits
+    for a process that is gone, and one fault is one line. The function itself calls nothing collective.
     """
     if world_size() == 1:
         return function()

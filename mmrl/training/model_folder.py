@@ -23,7 +23,9 @@ def policy_weights(run: Runtime) -> dict[str, torch.Tensor] | None:
 
 
 def save_policy_folder(run: Runtime, folder: Path, weights: dict[str, torch.Tensor] | None) -> None:
-    """Write `folder` with the weights of `policy_weights`, an ordinary model folder (with LoRA an adapter's, in peft's format), and mmrl.json in it.
+    """Write `folder`, an ordinary model folder (with LoRA an adapter's, in peft's format), and mmrl.json in it.
+
+    weights: those of `policy_weights`.
 
     Where the run averages its weights, the averages are written beside it: `ema.safetensors`, from which the run
     continues, and `model_ema/`, a model folder like the other one, which is what validations scored.

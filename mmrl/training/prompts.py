@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from mmrl.config.schema import RunConfig, StageSection
 from mmrl.data.loader import Loader
@@ -43,18 +44,17 @@ def next_prompts(run: Runtime, section: StageSection, loader: Loader, *, count: 
     ranks, what preparing raises, and TooManySkippedError when a whole epoch is not enough.
     """
     prepared: list[Prepared] = []
-    drawn, limit = 0, None
+    drawn, limit = 0, len(loader) + sum(distributed.gather_objects(count))
     while any(needs := distributed.gather_objects(count - len(prepared))):
-        limit = len(loader) + sum(needs) if limit is None else limit
-        distributed.together(lambda: _check_drawn(section, drawn=drawn, limit=limit, usable=len(prepared)))
+        if drawn > limit:
+            distributed.on_main(partial(_give_up, section, usable=limit - len(loader) - sum(needs)))
         rows = loader.next(sum(needs))
         drawn += len(rows)
         mine = [row for row, owner in zip(rows, deal(needs), strict=True) if owner == distributed.rank()]
-        prepared += distributed.together(lambda: run.prepare(mine, stage_data(run.config, section)))
+        prepared += distributed.together(partial(run.prepare, mine, stage_data(run.config, section)))
         run.share_skipped()
     return prepared
 
 
-def _check_drawn(section: StageSection, *, drawn: int, limit: int, usable: int) -> None:
-    if drawn > limit:
-        raise TooManySkippedError(f"stage {section.name!r}: a whole epoch gave only {usable} usable rows")
+def _give_up(section: StageSection, *, usable: int) -> None:
+    raise TooManySkippedError(f"stage {section.name!r}: a whole epoch gave only {usable} usable rows")

@@ -55,8 +55,8 @@ def open_reference(run: Runtime, section: StageSection) -> Reference:
         device = distributed.device()
         adapters = {n: t.to(device) for n, t in load_file(folder / _ADAPTERS).items()}
         return AdapterReference(run.policy, run.trainer, adapters)
-    section = run.config.model.model_copy(update={"path": str(folder)})
-    model = distributed.together(lambda: load_weights(section)).requires_grad_(False)
+    model_section = run.config.model.model_copy(update={"path": str(folder)})
+    model = distributed.together(lambda: load_weights(model_section)).requires_grad_(False)
     # The engine of the policy prepares the reference too: both are partitioned, or neither is (fault 57).
     if run.config.train.zero_stage == 3:
         return build_engine(model, None, engine_config(model_section=run.config.model, train=run.config.train))

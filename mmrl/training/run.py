@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
@@ -9,8 +10,10 @@ from mmrl.config.checks import located
 from mmrl.config.run_checks import check_run
 from mmrl.config.schema import RunConfig, StageSection
 from mmrl.models.hub import pinned
+from mmrl.training import distributed
 from mmrl.training.grpo import GrpoStage
 from mmrl.training.journal import Journal
+from mmrl.training.prompts import check_shares
 from mmrl.training.resume import newest_checkpoint
 from mmrl.training.run_folder import only_run_in, open_run_folder
 from mmrl.training.runtime import Runtime, open_runtime, stage_data
@@ -39,20 +42,28 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False) -
     With resume the newest complete checkpoint of the run folder is continued exactly; where there is none yet, the
     run starts from the beginning. SIGTERM ends it after the step under way with a checkpoint and exit code 75.
     """
-    check_run(located(config), training=True)
-    with only_run_in(Path(config.out_dir) / config.name):
-        return _train(config, resume=resume, overwrite=overwrite)
+    if distributed.was_launched():
+        distributed.start_processes()
+    distributed.on_main(lambda: check_run(located(config), training=True))
+    distributed.together(lambda: check_shares(config))
+    with ExitStack() as held:
+        distributed.on_main(lambda: held.enter_context(only_run_in(Path(config.out_dir) / config.name)))
+        code = _train(config, resume=resume, overwrite=overwrite)
+        distributed.barrier()  # a launcher ends the others when one process ends
+        return code
 
 
 def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
     place = located(config)
-    config = config.model_copy(update={"model": pinned(config.model)})
+    config = config.model_copy(update={"model": distributed.on_main(lambda: pinned(config.model))})
     # Before anything is written: a run that cannot be continued stays as it is.
-    checkpoint = newest_checkpoint(Path(config.out_dir) / config.name, config) if resume else None
-    folder, changes = open_run_folder(config, resume=resume, overwrite=overwrite)
+    folder = Path(config.out_dir) / config.name
+    checkpoint = distributed.on_main(lambda: newest_checkpoint(folder, config)) if resume else None
+    folder, changes = distributed.on_main(lambda: open_run_folder(config, resume=resume, overwrite=overwrite))
     model_path = checkpoint / "model" if checkpoint else Path(config.model.path)
-    rows, skipped = read_rows(config, log=None if checkpoint else folder / "skipped.jsonl")
-    notes = check_rows(place, rows, model_path=model_path)
+    log = None if checkpoint else folder / "skipped.jsonl"
+    rows, skipped = distributed.together(lambda: read_rows(config, log=log))
+    notes = distributed.together(lambda: check_rows(place, rows, model_path=model_path))
     run = open_runtime(config, folder, model_path=model_path)
     try:
         journal = Journal(
@@ -73,6 +84,7 @@ def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
 def run_stage(run: Runtime, journal: Journal, index: int, rows: StageRows, stop: StopRequest) -> bool:
     """Train one stage to its end. False when a stop request ended it early."""
     section: StageSection = run.config.stages[index]
+    stopping = False
     run.skipped.max_fraction = stage_data(run.config, section).max_skipped_fraction
     stage: Stage = STAGES[section.kind](run, section, train_loader(run, section, rows))
     for number in range(journal.enter_stage(index, section, stage), section.steps):
@@ -84,9 +96,10 @@ def run_stage(run: Runtime, journal: Journal, index: int, rows: StageRows, stop:
         if journal.validation_due(section):
             journal.validate(section)
         finished = number + 1 == section.steps or journal.stops_early(section)
-        if journal.checkpoint_due(section) or finished or stop:
+        stopping = distributed.any_rank(stop)
+        if journal.checkpoint_due(section) or finished or stopping:
             journal.save(stage, finished=finished)
-        if finished or stop:
+        if finished or stopping:
             break
     journal.leave_stage()
-    return not stop
+    return not stopping

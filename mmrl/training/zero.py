@@ -85,7 +85,7 @@ def whole_tensors(named: Iterable[tuple[str, torch.nn.Parameter]]) -> Iterator[t
 def collected_tensors(named: Iterable[tuple[str, torch.nn.Parameter]]) -> dict[str, torch.Tensor]:
     """Copies of whole parameters in the main process's memory, under all names they have; empty on the others."""
     copies: dict[int, torch.Tensor] = {}
-    names = {name: parameter for name, parameter in named}
+    names = dict(named)
     distinct = {id(parameter): (name, parameter) for name, parameter in names.items()}
     for name, tensor in whole_tensors(distinct.values()):
         if distributed.is_main():
