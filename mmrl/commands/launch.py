@@ -97,7 +97,7 @@ class _Here:
         return start_processes(
             name="mmrl",
             entrypoint=sys.executable,
-            args={rank: ("-m", "mmrl", *self.arguments) for rank in ranks},
+            args=dict.fromkeys(ranks, ("-m", "mmrl", *self.arguments)),
             envs={rank: {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in ranks},
             logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
         )

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -155,6 +156,8 @@ def import_deepspeed() -> Any:
     which the next start hangs; gloo does the same work.
     """
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    # DeepSpeed's collectives call torch's by names that torch is about to change.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed.c10d_logger")
     with _without_stderr():
         import deepspeed
 

@@ -1,0 +1,149 @@
+"""Jobs that several processes do together, one after another: starting processes costs more than most of them.
+
+    run_jobs(folder, [{"name": "z3", "train": ["config.yaml", "train.zero_stage=3"]}], processes=2)
+
+Kinds of jobs: `pairs` trains on every pair of modalities, `train` runs `mmrl train`, `forget` removes the newest
+checkpoint of a run. What a job returns is in the dictionary of results, under its name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from makers.rendered import random_completions
+from makers.vlm import TinyVlm, tiny_vlm
+
+from mmrl.algorithms.batch import Row
+from mmrl.config.schema import ModelSection, TrainSection
+from mmrl.models.packing import group_row
+from mmrl.training.step import LogprobSettings
+
+MODALITIES = ("text", "image", "video", "mixed")
+PAIRS = tuple(itertools.product(MODALITIES, MODALITIES))
+LOSS_TOKENS = 11  # of both processes in every pair: 3 + 2 of each, and one of the second process's text
+LR, EPS = 1e-3, 1e-2  # a large epsilon: Adam's first steps would else blow rounding up to the size of a step
+
+
+def run_jobs(folder: Path, jobs: Sequence[dict[str, Any]], *, processes: int) -> dict[str, Any]:
+    """Results by job name. Raises with the processes' output where one of them failed."""
+    asked, answered = folder / "jobs.json", folder / "results.json"
+    asked.write_text(json.dumps(jobs))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
+    done = subprocess.run(
+        [*command, __file__, str(asked), str(answered)], capture_output=True, text=True, timeout=400, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(answered.read_text())
+
+
+def rows_of(vlm: TinyVlm, pair: tuple[str, str], process: int) -> list[Row]:
+    """What a process trains on: unequal numbers of rows, tokens and loss tokens."""
+    seed = 10 + process
+    parts: dict[str, list] = {
+        "text": [[5, 6, 7]],
+        "image": [[5], vlm.image(seed), [7]],
+        "video": [[5], vlm.clip(seed), [7, 8]],
+        "mixed": [[5], vlm.image(seed), vlm.clip(seed), [7]],
+    }
+    rows = [group_row(vlm.prompt(*parts[pair[process]]), random_completions([3, 2], seed=seed), [0, 1])]
+    if process == 1:
+        rows.append(group_row(vlm.prompt([9]), random_completions([1], seed=3), [2]))
+    return rows
+
+
+def settings_of(vlm: TinyVlm) -> LogprobSettings:
+    """Micro-batches of one row."""
+    banned = vlm.processor.banned_ids
+    return LogprobSettings(vlm.processor, temperature=1.0, banned_ids=banned, chunk=2, micro_batch_tokens=1)
+
+
+def train_section(**changes: Any) -> TrainSection:
+    return TrainSection.model_validate({"eps": EPS, **changes})
+
+
+def _train_on_pairs(job: dict[str, Any], out: Path) -> list[dict[str, float]]:
+    """One step on each pair; the loss and gradient norm of each. Whole weights go to `<name>.safetensors`."""
+    from safetensors.torch import save_file
+
+    from mmrl.training import distributed, zero
+    from mmrl.training.schedule import build_optimizer, set_hyperparameters
+    from mmrl.training.step import optimizer_step
+
+    vlm, train = tiny_vlm(job["family"]), train_section(**job["pairs"])
+    model = _copy_of(vlm)
+    if job.get("gradient_checkpointing"):
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    optimizer = build_optimizer(model, train)
+    set_hyperparameters(optimizer, lr=LR, weight_decay=0.1)
+    section = ModelSection(path="tiny", dtype="float32")
+    engine = zero.build_engine(model, optimizer, zero.engine_config(model_section=section, train=train))
+
+    def loss(grid_NC: torch.Tensor, sequences: torch.Tensor) -> tuple[torch.Tensor, dict[str, float]]:
+        return -grid_NC.sum() / LOSS_TOKENS, {"rows": float(len(sequences))}
+
+    stats = []
+    for pair in PAIRS[:: job.get("every", 1)]:
+        rows = rows_of(vlm, pair, distributed.rank())
+        stats.append(optimizer_step(engine, rows, loss, settings=settings_of(vlm), num_tokens=3))
+    weights = zero.collected_tensors(model.named_parameters())
+    if distributed.is_main():
+        save_file(weights, out / f"{job['name']}.safetensors")
+    return stats
+
+
+def _copy_of(vlm: TinyVlm) -> Any:
+    import copy
+
+    return copy.deepcopy(vlm.model).train()
+
+
+def _train(arguments: Sequence[str], *, resume: bool) -> int:
+    from mmrl.config.load import load_config
+    from mmrl.training.run import train
+
+    return train(load_config(Path(arguments[0]), arguments[1:]), resume=resume)
+
+
+def _forget(run: Path) -> None:
+    from mmrl.training import distributed
+    from mmrl.training.checkpoint import find_checkpoints
+
+    distributed.on_main(lambda: shutil.rmtree(find_checkpoints(run)[-1]))
+
+
+def _do(job: dict[str, Any], out: Path) -> Any:
+    if "pairs" in job:
+        return _train_on_pairs(job, out)
+    if "forget" in job:
+        return _forget(Path(job["forget"]))
+    return _train(job["train"], resume=job.get("resume", False))
+
+
+def main(asked: Path, answered: Path) -> None:
+    import faulthandler
+
+    from mmrl.training import distributed
+
+    faulthandler.dump_traceback_later(300, exit=True)  # a hang says where
+    jobs = json.loads(asked.read_text())
+    for job in jobs:
+        if "family" in job:
+            tiny_vlm(job["family"])  # in a process group transformers would write the model in one process only
+    distributed.start_processes()
+    results = {job["name"]: _do(job, answered.parent) for job in jobs}
+    if distributed.is_main():
+        answered.write_text(json.dumps(results))
+    distributed.barrier()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
