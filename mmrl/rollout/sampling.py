@@ -5,6 +5,7 @@ Shape letters: B sequences, V vocabulary, A alternatives.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -58,6 +59,12 @@ def draw(logprobs_BV: torch.Tensor, uniform_B: torch.Tensor) -> torch.Tensor:
 def uniforms(seed: int, *, completion: int, count: int) -> np.ndarray:
     """The first `count` random numbers of one completion: a function of (seed, completion) and of nothing else."""
     return np.random.default_rng((seed, completion)).random(count)
+
+
+def derive_seed(*parts: int | str) -> int:
+    """A 63-bit seed that depends on every part and on nothing else, the same on every machine."""
+    digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
 
 
 def entropy(logprobs_BV: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from mmrl.config.rollout_checks import VLLM_TEMPERATURES
@@ -19,6 +18,7 @@ from mmrl.errors import EngineError
 from mmrl.models.families import FamilyProcessor
 from mmrl.rollout.hf_decode import completes_stop
 from mmrl.rollout.request_check import check_request
+from mmrl.rollout.sampling import derive_seed
 from mmrl.rollout.types import Completion, FinishReason, Group, Request, Sampling
 from mmrl.rollout.vllm_media import MediaSpan, media_spans
 from mmrl.rollout.vllm_private import MAX_ALTERNATIVES, CoreOptions, CoreOutput, CoreSampling, VllmCore
@@ -264,16 +264,20 @@ class _Prompts:
     def __init__(self, core: VllmCore, processor: FamilyProcessor) -> None:
         self._core = core
         self._processor = processor
-        self._last: tuple[Request, list[MediaSpan], dict[str, Any]] | None = None
+        self._request: Request | None = None
+        self._built: dict[tuple[int, ...], Any] = {}
 
-    def of(self, request: Request, prefix: Sequence[int]) -> Any:
-        """The prompt with forced tokens behind it."""
-        if self._last is None or self._last[0] is not request:
-            self._last = (request, *self._media(request))
-        _, spans, media = self._last
-        return self._core.prompt([*request.prompt.prompt_ids_T.tolist(), *prefix], spans, media)
+    def of(self, request: Request, prefix: tuple[int, ...]) -> Any:
+        """The prompt with forced tokens behind it; those of one request are asked for in a row."""
+        if self._request is not request:
+            self._request, self._built = request, {}
+            self._spans, self._media = self._media_of(request)
+        if prefix not in self._built:
+            ids = [*request.prompt.prompt_ids_T.tolist(), *prefix]
+            self._built[prefix] = self._core.prompt(ids, self._spans, self._media)
+        return self._built[prefix]
 
-    def _media(self, request: Request) -> tuple[list[MediaSpan], dict[str, Any]]:
+    def _media_of(self, request: Request) -> tuple[list[MediaSpan], dict[str, Any]]:
         """Spans and media; raises EngineError where vLLM would place a token elsewhere than the trainer."""
         prompt, geometry = request.prompt, self._processor.geometry
         spans = media_spans(prompt, self._processor)
@@ -298,14 +302,7 @@ def _sampling(request: Request, completion: int, num_forced: int, processor: Fam
     }
     if sampling.greedy:
         return CoreSampling(temperature=0.0, **common)
-    seed = completion_seed(request.seed, completion=completion)
+    # vLLM's own choice, seed + completion, gives neighbouring requests the same random numbers.
+    seed = derive_seed(request.seed, completion)
     filters = {"top_p": sampling.top_p, "top_k": sampling.top_k, "min_p": sampling.min_p}
     return CoreSampling(temperature=sampling.temperature, seed=seed, **filters, **common)
-
-
-def completion_seed(seed: int, *, completion: int) -> int:
-    """The 63-bit seed of one completion: a function of (seed, completion) and of nothing else.
-
-    vLLM's own choice, seed + completion, gives neighbouring requests the same random numbers.
-    """
-    return int(np.random.SeedSequence((seed, completion)).generate_state(1, np.uint64)[0] >> np.uint64(1))

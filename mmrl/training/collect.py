@@ -18,11 +18,12 @@ from mmrl.config.schema import StageSection
 from mmrl.data.loader import Loader
 from mmrl.data.prepare import Prepared
 from mmrl.data.rendered import RenderedPrompt
+from mmrl.rollout.sampling import derive_seed
 from mmrl.training import distributed
 from mmrl.training.metrics import means_over_ranks
 from mmrl.training.prompts import next_prompts, rank_share
 from mmrl.training.rollouts import RolloutSpec, ScoredRollouts, roll_out, rollout_rows, sampling_of
-from mmrl.training.runtime import Runtime, derive_seed
+from mmrl.training.runtime import Runtime
 
 # Adds old, ref or entropy to a batch: (batch, prompts by prompt id, names) -> batch
 AddLogprobs = Callable[[RolloutBatch, Mapping[str, RenderedPrompt], frozenset[str]], RolloutBatch]

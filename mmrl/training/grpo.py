@@ -22,10 +22,11 @@ from mmrl.config.schema import StageSection
 from mmrl.data.loader import Loader
 from mmrl.data.rendered import RenderedPrompt
 from mmrl.models.packing import group_rows, separate_rows
+from mmrl.rollout.sampling import derive_seed
 from mmrl.training import distributed
 from mmrl.training.collect import Collector
 from mmrl.training.reference import open_reference
-from mmrl.training.runtime import Runtime, derive_seed
+from mmrl.training.runtime import Runtime
 from mmrl.training.step import logprob_pass, optimizer_step
 
 

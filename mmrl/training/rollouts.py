@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from mmrl.config.schema import RolloutSection
 from mmrl.data.prepare import Prepared
+from mmrl.rollout.sampling import derive_seed
 from mmrl.rollout.types import Group, Request, Sampling
 from mmrl.scoring.router import Scores
 from mmrl.training import distributed
-from mmrl.training.runtime import Runtime, derive_seed
+from mmrl.training.runtime import Runtime
 
 
 @dataclass(frozen=True)

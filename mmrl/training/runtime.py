@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -189,9 +188,3 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
 
 def stage_data(config: RunConfig, stage: StageSection) -> DataSection:
     return stage.data or config.data
-
-
-def derive_seed(*parts: int | str) -> int:
-    """A 63-bit seed that depends on every part and on nothing else, the same on every machine."""
-    digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
