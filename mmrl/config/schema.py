@@ -131,19 +131,11 @@ class CardSection(Section):
         "null: no column",
     )
     optional: tuple[str, ...] = Field(
-        default=(
-            "input",
-            "history",
-            "answer_space",
-            "images",
-            "videos",
-            "task",
-            "id",
-            "system",
-            "modality",
-            "demonstration",
-        ),
-        description="sample fields whose column a row may lack; the others must be in every row",
+        default=(),
+        description="more sample fields whose column a row may lack; all but prompt and answer may be lacking anyway",
+    )
+    required: tuple[str, ...] = Field(
+        default=(), description="sample fields whose column must be in every row, though it may usually be lacking"
     )
     roles: dict[str, str] = Field(
         default_factory=dict, description="a tool's name of a role -> system, user or assistant ({human: user})"

@@ -6,7 +6,7 @@ that can be wrong with a row is found here, by the same code for every format, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -53,26 +53,50 @@ def _shipped_card(name: str) -> CardSection:
 
 
 def _over_preset(card: CardSection, preset: CardSection) -> CardSection:
-    """The preset with the keys that the card sets itself. A column that the card maps itself is required again."""
+    """The preset with the keys that the card sets itself; `columns`, `optional` and `required` extend the preset's.
+
+    A column that the card maps itself is required, unless its own `optional` lists the field.
+    """
     if preset.preset is not None:
         raise ConfigError(f"card preset {card.preset!r} names a preset itself; only one level is read")
     own = {key: getattr(card, key) for key in card.model_fields_set - {"preset"}}
     own["columns"] = {**preset.columns, **card.columns}
-    if "optional" not in card.model_fields_set:
-        own["optional"] = tuple(name for name in preset.optional if name not in card.columns)
+    mapped = [name for name, column in card.columns.items() if column is not None]
+    own["optional"] = (*_without(preset.optional, (*mapped, *card.required)), *card.optional)
+    own["required"] = (*_without((*preset.required, *mapped), card.optional), *card.required)
     return preset.model_copy(update=own)
 
 
+def _without(names: Iterable[str], left_out: Container[str]) -> list[str]:
+    return [name for name in names if name not in left_out]
+
+
 def _check_card(card: CardSection) -> None:
-    for key, names in (("columns", card.columns), ("optional", card.optional)):
+    for key, names in (("columns", card.columns), ("optional", card.optional), ("required", card.required)):
         for name in names:
             if name not in FIELDS:
                 hint = did_you_mean(name, FIELDS)
                 raise ConfigError(f"card.{key}: unknown sample field {name!r}; known: {', '.join(FIELDS)}{hint}")
+    _check_required(card)
     _check_placeholders(card)
     for written, role in card.roles.items():
         if role not in ROLES:
             raise ConfigError(f"card.roles: {written!r} stands for {role!r}; a role is one of {', '.join(ROLES)}")
+
+
+def _check_required(card: CardSection) -> None:
+    """ConfigError for a field that must be in every row, and has no column or is optional as well."""
+    for name in ("prompt", *card.required):
+        if name in card.optional:
+            raise ConfigError(f"card: {name} is both required and optional; it can be one of them")
+        if not _columns_of(card)[name]:
+            raise ConfigError(f"card: {name} must be in every row, but has no column; set `columns: {{{name}: ...}}`")
+
+
+def _columns_of(card: CardSection) -> dict[str, tuple[str, ...]]:
+    """Sample field -> the columns that may hold it."""
+    own = {name: name for name in FIELDS if name not in _ONLY_MAPPED}
+    return {name: _names((own | card.columns).get(name)) for name in FIELDS}
 
 
 def _check_placeholders(card: CardSection) -> None:
@@ -150,13 +174,15 @@ class CardReader:
 
     @cached_property
     def _columns(self) -> dict[str, tuple[str, ...]]:
-        """Sample field -> the columns that may hold it."""
-        own = {name: name for name in FIELDS if name not in _ONLY_MAPPED}
-        return {name: _names((own | self.card.columns).get(name)) for name in FIELDS}
+        return _columns_of(self.card)
 
     @cached_property
     def _optional(self) -> frozenset[str]:
-        return frozenset((*self.card.optional, *(["answer"] if self.card.answer_from_demonstration else [])))
+        """Sample fields that a row may lack; a field without a column lacks in every row."""
+        without_column = {name for name, columns in self._columns.items() if not columns}
+        elsewhere = {"answer"} if self.card.answer_from_demonstration else set()
+        usual = set(FIELDS) - {"prompt", "answer"} | without_column | elsewhere
+        return frozenset(usual | set(self.card.optional)) - set(self.card.required)
 
     @cached_property
     def _taken(self) -> frozenset[str]:

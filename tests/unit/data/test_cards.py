@@ -305,6 +305,28 @@ def test_a_column_the_card_maps_over_a_preset_is_required(tmp_path):  # fault 48
     assert "no column 'video' for the sample field videos" in message
 
 
+def test_optional_adds_to_the_usual_list_and_the_presets():
+    card = {"columns": {"answer_space": "space"}, "optional": ["answer_space", "answer"]}
+    for preset in ({}, {"preset": "easyr1"}, {"preset": "trl"}):  # none of these rows has images, an id, a system turn
+        prompt = "problem" if preset == {"preset": "easyr1"} else "prompt"
+        found = sample({prompt: "2 + 2?"}, card={**preset, **card, "task": "math"})
+        assert (found.answer, found.answer_space, found.sample_id) == (None, None, "train:1")
+
+
+def test_required_fields_must_be_in_every_row():
+    assert "no column 'id' for the sample field id" in error_of(TEXT, card={"required": ["id"]})
+    messages = {"messages": [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]}
+    assert sample(messages, card={"preset": "trl", "task": "t"}).answer == "4"
+    card = {"preset": "trl", "task": "t", "required": ["answer"]}
+    assert "no column 'answer' or 'solution' or 'ground_truth'" in error_of(messages, card=card)
+
+
+def test_a_field_without_a_column_is_in_no_row():
+    card = {"preset": "easyr1", "task": "t", "columns": {"answer": None, "id": None}}
+    found = sample({"problem": "q", "answer": "a"}, card=card)
+    assert (found.answer, found.columns) == (None, {"answer": "a"})
+
+
 # --- paths -----------------------------------------------------------------------------------------------------------
 
 
@@ -353,6 +375,10 @@ def test_card_from_a_file_and_keys_over_a_preset(tmp_path):
     [
         ({"columns": {"promt": "q"}}, "unknown sample field 'promt'; known: prompt, .*; did you mean 'prompt'?"),
         ({"optional": ("pictures",)}, "card.optional: unknown sample field 'pictures'"),
+        ({"required": ("pictures",)}, "card.required: unknown sample field 'pictures'"),
+        ({"required": ("id",), "optional": ("id",)}, "id is both required and optional"),
+        ({"required": ("input",)}, "input must be in every row, but has no column; set `columns: {input: ...}`"),
+        ({"columns": {"prompt": None}}, "prompt must be in every row, but has no column"),
         ({"image_placeholder": "<m>", "video_placeholder": "<m>"}, "placeholders must be different"),
         ({"image_placeholder": ""}, "placeholders must be different, non-empty"),
         ({"image_placeholder": ["<m>", "<m>"]}, "placeholders must be different"),
