@@ -95,7 +95,9 @@ class MediaOpener:
 
     def _run(self, jobs: Iterator[tuple[int, OpenJob]]) -> Iterator[tuple[int, Result]]:
         upcoming = next(jobs, None)
-        while upcoming or any(process.busy for process in self._processes):
+        finished: list[tuple[int, Result]] = []
+        while upcoming or finished or any(process.busy for process in self._processes):
+            # A process that is done gets its next job before anybody looks at its result, which may take a while.
             while upcoming:
                 number, job = upcoming
                 if isinstance(job.ref.source, np.ndarray):
@@ -105,7 +107,8 @@ class MediaOpener:
                 else:
                     break
                 upcoming = next(jobs, None)
-            yield from self._collect()
+            yield from finished
+            finished = list(self._collect()) if any(process.busy for process in self._processes) else []
 
     def _idle_process(self) -> _DecoderProcess | None:
         for process in self._processes:

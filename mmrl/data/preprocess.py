@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -32,6 +32,7 @@ from mmrl.errors import MediaError
 from mmrl.models.load import geometry_of
 
 FAILURES = "failures.jsonl"
+Name = TypeVar("Name")
 
 # Sources are hashed this far ahead of the decoders, by threads: hashing waits for the disk and releases the GIL.
 _HASH_THREADS = 4
@@ -166,7 +167,7 @@ class _Run:
 
     def _missing(self, media: Iterable[Medium], video: VideoSection, building: dict[str, Medium]) -> Iterator[Request]:
         jobs = ((medium, medium.job(self.config, self.geometry)) for medium in media)
-        for medium, request in _ahead(lambda job: self.cache.request(job, video), jobs):
+        for medium, request in hashed_ahead(lambda job: self.cache.request(job, video), jobs):
             if isinstance(request, MediaError):
                 self._medium_failed(medium, request)
             elif request.key in self._keys:
@@ -195,11 +196,11 @@ class _Run:
         self._progress.advance(self._task)
 
 
-def _ahead(
-    request: Callable[[OpenJob], Request], jobs: Iterable[tuple[Medium, OpenJob]]
-) -> Iterator[tuple[Medium, Request | MediaError]]:
+def hashed_ahead(
+    request: Callable[[OpenJob], Request], jobs: Iterable[tuple[Name, OpenJob]]
+) -> Iterator[tuple[Name, Request | MediaError]]:
     """Requests in order, their sources hashed by threads a little ahead of the one that is handed out."""
-    pending: deque[tuple[Medium, Future[Request]]] = deque()
+    pending: deque[tuple[Name, Future[Request]]] = deque()
     with ThreadPoolExecutor(_HASH_THREADS, thread_name_prefix="hash") as pool:
         for medium, job in jobs:
             pending.append((medium, pool.submit(request, job)))
@@ -209,11 +210,11 @@ def _ahead(
             yield _settled(*pending.popleft())
 
 
-def _settled(medium: Medium, future: Future[Request]) -> tuple[Medium, Request | MediaError]:
+def _settled(name: Name, future: Future[Request]) -> tuple[Name, Request | MediaError]:
     try:
-        return medium, future.result()
+        return name, future.result()
     except MediaError as error:
-        return medium, error
+        return name, error
 
 
 def _progress(console: Console) -> Progress:

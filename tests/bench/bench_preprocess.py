@@ -42,6 +42,7 @@ from mmrl.data.budget import VisionGeometry
 from mmrl.data.cache import Opener, PixelCache
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.opening import OpenedMedia, OpenJob, open_medium
+from mmrl.data.preprocess import hashed_ahead
 from mmrl.data.sample import MediaRef
 from mmrl.data.video import reader_version
 from mmrl.errors import MediaError
@@ -147,7 +148,8 @@ def store(paths: Sequence[Path], setting: Setting, folder: Path, opener: Opener)
     """Preprocess clips into an empty cache."""
     shutil.rmtree(folder, ignore_errors=True)
     cache = PixelCache(folder)
-    requests = (cache.request(job_of(path, setting), VIDEO) for path in paths)
+    jobs = ((path, job_of(path, setting)) for path in paths)
+    requests = (request for _, request in hashed_ahead(lambda job: cache.request(job, VIDEO), jobs))
     for _, result in cache.build_many(requests, opener):
         if isinstance(result, MediaError):
             raise result
