@@ -9,9 +9,10 @@
 Every row becomes a Sample, is written, is read back, and must be the same Sample: same messages, media, answer, task
 and demonstration. What the target's rows cannot hold is listed and nothing is written, unless `--drop` says what to
 leave out: system (system turns), demonstration, options (spans and own budgets of media), columns (all that are no
-field of a sample), answer_space, or rows (those that cannot be written whole). Columns that the target would take for
-something else get `source_` before their name. Media that lie in the rows as bytes are written as files into
-`--media-dir`.
+field of a sample), answer_space, or rows (those that cannot be written whole); what was left out is counted at the end.
+Columns that the target would take for something else get `source_` before their name. Media that lie in the rows as
+bytes, or in archives, are written as files into `--media-dir`. Rows of tools that train on the assistant's text must
+end with one: `--reply-json` makes it of an answer that is no text (a box), which stays in the column `answer` as it is.
 """
 
 from __future__ import annotations
@@ -22,25 +23,29 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mmrl.cli import print_error
+import needs_mmrl  # noqa: F401
+
+from mmrl.cli import os_problem, print_error
 from mmrl.config.schema import CardSection, DataSection, DatasetSection
 from mmrl.data.cards import FIELDS, CardReader, resolve_card
+from mmrl.data.file_bytes import read_bytes
 from mmrl.data.locate import MediaRules
-from mmrl.data.locations import FrameFiles, RawBytes
+from mmrl.data.locations import ArchiveMember, FrameFiles, RawBytes
 from mmrl.data.readers import SampleSet, read_dataset
 from mmrl.data.sample import MediaRef, Sample
 from mmrl.data.skipped import SkippedLog
 from mmrl.data.templates import resolve_templates
-from mmrl.data.write_rows import TARGETS, Draft, LossError, Target
-from mmrl.errors import ConfigError, DataError, MmrlError
+from mmrl.data.write_rows import TARGETS, Draft, LossError, Target, options_of
+from mmrl.errors import ConfigError, DataError, MediaError, MmrlError
 
 DROPS = ("system", "demonstration", "options", "columns", "answer_space", "rows")
+_MEANING = {"options": "; spans are gone too, so these clips are shown whole, and times count from their starts"}
 _SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"GIF8": ".gif", b"RIFF": ".webp", b"%PDF": ".pdf"}
 
 
@@ -48,7 +53,9 @@ _SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"GIF8": ".gif", b"RIF
 class Converter:
     """Turns samples into rows of a target, and checks each by reading it back.
 
-    source: card of the samples' own file. out: the file the rows are for. stem: of the samples' file.
+    source: card of the samples' own file. out: the file the rows are for. stem: of the samples' file. reply_json: end
+    rows with the answer as JSON where the target wants a reply and the answer is no text. dropped counts the rows by
+    what was left out of them, files holds the media written into media_dir.
     """
 
     source: CardSection
@@ -57,15 +64,20 @@ class Converter:
     stem: str
     drop: frozenset[str] = frozenset()
     media_dir: Path | None = None
+    reply_json: bool = False
+    dropped: Counter[str] = field(default_factory=Counter)
+    files: set[Path] = field(default_factory=set)
 
     def row(self, sample: Sample) -> dict[str, Any]:
         """The sample as a row. LossError, naming the sample, where the row would not be the same sample."""
         kept = self._without_dropped(sample)
         try:
+            kept = replace(kept, media=tuple(self._as_file(ref) for ref in kept.media), columns=self._with_reply(kept))
             row = self._row(kept)
             self._check(kept, row)
         except LossError as error:
             raise LossError(error.kind, f"{sample.where}: a row of {self.to} cannot hold {error}") from error
+        self.dropped.update(kind for kind in sorted(self.drop) if _holds(sample, kind))
         return row
 
     def _row(self, sample: Sample) -> dict[str, Any]:
@@ -74,7 +86,7 @@ class Converter:
         draft = Draft(sample, card, self.out.parent, reply, self._columns(sample, card))
         target.write(draft)
         for kind, column in zip(("image", "video"), target.media, strict=False):
-            cells = draft.media(kind, options=target.options)
+            cells = draft.media(kind, target)
             if cells:
                 draft.row[column] = cells[0] if len(cells) == 1 and column == kind else cells
         self._put_fields(draft, reply)
@@ -94,7 +106,9 @@ class Converter:
         if isinstance(shown, str) or (shown is None and not target.trains_on_reply):
             return shown
         if target.trains_on_reply:
-            raise LossError("reply", f"no text to end with; demonstration or answer is {shown!r:.60}")
+            what = "a row without an answer" if shown is None else f"an answer that is no text, {shown!r:.60},"
+            hint = "" if shown is None else "; --reply-json ends the row with it as JSON, and keeps it in a column too"
+            raise LossError("reply", f"{what} as its last turn, the assistant's{hint}")
         if self.to in ("verl", "swift"):  # they hold demonstrations that are no text in columns of their own
             return None
         raise LossError("demonstration", f"a demonstration that is no text, {shown!r:.60}")
@@ -142,14 +156,24 @@ class Converter:
         if "options" in self.drop:
             media = tuple(MediaRef(r.kind, r.source, r.budget and r.kind, r.source_fps) for r in media)
         space = None if "answer_space" in self.drop else sample.answer_space
-        media = tuple(self._as_file(ref) for ref in media)
         return replace(sample, messages=messages, media=media, columns=columns, answer_space=space)
 
+    def _with_reply(self, sample: Sample) -> Mapping[str, Any]:
+        """The columns, with an answer that is no text as demonstration where it is to be the row's reply."""
+        reply = sample.columns.get("demonstration", sample.answer)
+        wanted = self.reply_json and TARGETS[self.to].trains_on_reply
+        if not wanted or reply is None or isinstance(reply, str):
+            return sample.columns
+        return {**sample.columns, "demonstration": json.dumps(reply, ensure_ascii=False)}
+
     def _as_file(self, ref: MediaRef) -> MediaRef:
-        """The same medium, in a file of its own if it lies in the row and a folder for such was named."""
-        if not isinstance(ref.source, RawBytes) or self.media_dir is None:
+        """The same medium, in a file of its own if it lies in a row or archive and a folder for such was named."""
+        if not isinstance(ref.source, RawBytes | ArchiveMember) or self.media_dir is None:
             return ref
-        data = ref.source.data
+        try:
+            data = read_bytes(ref.source)
+        except MediaError as error:
+            raise LossError("media", f"a medium that cannot be read: {error}") from error
         suffix = next(
             (s for head, s in _SUFFIXES.items() if data.startswith(head)), ".mp4" if ref.kind == "video" else ""
         )
@@ -157,6 +181,7 @@ class Converter:
         if not path.exists():
             self.media_dir.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+        self.files.add(path)
         return replace(ref, source=path)
 
     def _check(self, sample: Sample, row: dict[str, Any]) -> None:
@@ -171,6 +196,18 @@ class Converter:
         different = [name for name in before if before[name] is not None and before[name] != after[name]]
         if different:
             raise LossError(different[0], f"its {' and '.join(different)}, {before[different[0]]!r:.200}")
+
+
+def _holds(sample: Sample, kind: str) -> bool:
+    """Whether a sample has what `--drop kind` leaves out."""
+    has = {
+        "system": any(message.role == "system" for message in sample.messages),
+        "demonstration": "demonstration" in sample.columns,
+        "options": any(options_of(ref) for ref in sample.media),
+        "columns": bool(sample.columns.keys() - {"demonstration"}),
+        "answer_space": sample.answer_space is not None,
+    }
+    return has.get(kind, False)
 
 
 def identity(sample: Sample) -> dict[str, Any]:
@@ -236,13 +273,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--drop {unknown[0]}: it may name {', '.join(DROPS)}")
     samples, card = read_source(arguments)
     media_dir = Path(arguments.media_dir).absolute() if arguments.media_dir else None
-    converter = Converter(card, arguments.to, out, Path(arguments.path).stem, drop, media_dir)
+    stem = Path(arguments.path).stem
+    converter = Converter(card, arguments.to, out, stem, drop, media_dir, reply_json=arguments.reply_json)
+    out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(out.name + ".part" + out.suffix)
     count, losses = write_rows(convert(samples, converter), part)
-    for kind, number in Counter(loss.kind for loss in losses).items():
-        remedy = f"; --drop {kind} leaves it out" if kind in DROPS and kind not in drop else ""
-        example = next(loss for loss in losses if loss.kind == kind)
-        print(f"{number} of {len(samples)} rows: {example}{remedy}", file=sys.stderr)
+    print_losses(losses, converter, of=len(samples))
     if losses and "rows" not in drop:
         part.unlink()
         print("nothing was written; --drop rows leaves such rows out", file=sys.stderr)
@@ -250,6 +286,18 @@ def run(arguments: argparse.Namespace) -> int:
     part.replace(out)
     print(f"{count} rows of {arguments.to}: {out}")
     return 0
+
+
+def print_losses(losses: Sequence[LossError], converter: Converter, *, of: int) -> None:
+    """What could not be written and what was left out, counted, and where media went; on standard error."""
+    for kind, number in Counter(loss.kind for loss in losses).items():
+        remedy = f"; --drop {kind} leaves it out" if kind in DROPS and kind not in converter.drop else ""
+        example = next(loss for loss in losses if loss.kind == kind)
+        print(f"{number} of {of} rows: {example}{remedy}", file=sys.stderr)
+    for kind, number in sorted(converter.dropped.items()):
+        print(f"{number} of {of} rows: left out, as --drop says: {kind}{_MEANING.get(kind, '')}", file=sys.stderr)
+    if converter.files:
+        print(f"{len(converter.files)} media written as files into {converter.media_dir}", file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -262,11 +310,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--split", help="split of SRC, if it is a folder with splits")
     parser.add_argument("--task", help="task of rows that name none")
     parser.add_argument("--drop", help=f"what may be lost, with commas between: {', '.join(DROPS)}")
-    parser.add_argument("--media-dir", help="folder for media that lie in SRC as bytes")
+    parser.add_argument("--media-dir", help="folder for media that lie in SRC as bytes, or in archives")
+    parser.add_argument("--reply-json", action="store_true", help="end rows with answers that are no text, as JSON")
     try:
         return run(parser.parse_args(argv))
     except MmrlError as error:
         print_error(str(error))
+        return 2
+    except OSError as error:
+        print_error(os_problem(error))
         return 2
 
 

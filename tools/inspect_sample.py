@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import needs_mmrl  # noqa: F401
+
 from mmrl.cli import print_error
 from mmrl.config.load import load_config
 from mmrl.config.schema import DataSection, DatasetSection, RunConfig
@@ -242,7 +244,8 @@ def save_sheet(item: Inspected, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         contact_sheet(item.media, answer_marks(item)).save(path)
     except OSError as error:
-        raise MmrlError(f"{path}: cannot be written: {error.strerror or error}; name another folder by --out") from error
+        reason = error.strerror or error
+        raise MmrlError(f"{path}: cannot be written: {reason}; name another folder by --out") from error
     return path
 
 

@@ -10,6 +10,8 @@ import argparse
 import sys
 from pathlib import Path
 
+import needs_mmrl  # noqa: F401
+
 from mmrl.cli import print_error
 from mmrl.errors import MmrlError
 from mmrl.models.merge import merge_lora

@@ -6,6 +6,7 @@ import json
 import typing
 from pathlib import Path
 
+import needs_mmrl  # noqa: F401
 from pydantic import BaseModel
 
 from mmrl.config.schema import RunConfig

@@ -16,6 +16,7 @@ from mmrl.data.sample import GeometryPart, MediaKind, MediaPart, MediaRef, Messa
 from mmrl.errors import MmrlError
 
 _OPTIONS = {"start_s": "video_start", "end_s": "video_end", "sample_fps": "fps"}  # ours -> as rows write it
+_FORMS = {PdfPage: "a page of a PDF", Url: "on the web; download it", FrameFiles: "a clip given as frames"}
 _SHAREGPT = {"user": "human", "assistant": "gpt"}
 
 
@@ -72,34 +73,41 @@ class Draft:
         outer, _, inner = column.partition(".")
         self.row[outer] = {**(self.row.get(outer) or {}), inner: value} if inner else value
 
-    def media(self, kind: MediaKind, *, options: bool) -> list[Any]:
-        return [_medium_cell(ref, self.folder, options=options) for ref in self.sample.media if ref.kind == kind]
+    def media(self, kind: MediaKind, target: Target) -> list[Any]:
+        return [_medium_cell(ref, self.folder, target) for ref in self.sample.media if ref.kind == kind]
 
 
-def _medium_cell(ref: MediaRef, folder: Path, *, options: bool) -> Any:
-    """A medium as a cell: its path, or with `options` a mapping where it has a span or budget of its own."""
-    where = _place(ref, folder)
+def options_of(ref: MediaRef) -> dict[str, Any]:
+    """What a medium has besides its place, as rows write it: its span, its rate, its own budget."""
     more = {"start_s": ref.start_s, "end_s": ref.end_s, "source_fps": ref.source_fps, **ref.budget_keys}
     more |= {"budget": None if ref.budget in (None, ref.kind) else ref.budget}
-    given = {_OPTIONS.get(key, key): value for key, value in more.items() if value is not None}
-    if given and not options:
+    return {_OPTIONS.get(key, key): value for key, value in more.items() if value is not None}
+
+
+def _medium_cell(ref: MediaRef, folder: Path, target: Target) -> Any:
+    """A medium as a cell: its place, or a mapping where it has options and the target knows such."""
+    where, given = _place(ref, folder, target), options_of(ref)
+    if given and not target.options:
         raise LossError("options", f"{', '.join(given)} of a medium")
     return {ref.kind: where, **given} if given else where
 
 
-def _place(ref: MediaRef, folder: Path) -> Any:
+def _place(ref: MediaRef, folder: Path, target: Target) -> Any:
     source = ref.source
     if isinstance(source, Path):
         return str(source.relative_to(folder) if source.is_relative_to(folder) else source)
-    if isinstance(source, Url):
+    if isinstance(source, Url) and "url" in target.places:
         return source.url
-    if isinstance(source, ArchiveMember):
-        return str(source)
-    if isinstance(source, FrameFiles) and all(isinstance(file, Path) for file in source.files):
+    if (
+        isinstance(source, FrameFiles)
+        and "frames" in target.places
+        and all(isinstance(file, Path) for file in source.files)
+    ):
         return [str(file) for file in source.files]
-    if isinstance(source, RawBytes):
-        raise LossError("media", "a medium that lies in the row as bytes; name a folder for its file with --media-dir")
-    raise LossError("media", f"a medium that is {'a page of a PDF' if isinstance(source, PdfPage) else 'no file'}")
+    if isinstance(source, RawBytes | ArchiveMember):
+        lies = "in the row as bytes" if isinstance(source, RawBytes) else f"in an archive, {source}"
+        raise LossError("media", f"a medium that lies {lies}; name a folder for its file with --media-dir")
+    raise LossError("media", f"a medium that is {_FORMS.get(type(source), 'no file')}")
 
 
 def _refuse_system(draft: Draft) -> None:
@@ -191,7 +199,7 @@ def _write_conversations(draft: Draft) -> None:
 
 def _write_openai(draft: Draft) -> None:
     def part(ref: MediaRef) -> dict[str, Any]:
-        cell = _medium_cell(ref, draft.folder, options=True)
+        cell = _medium_cell(ref, draft.folder, TARGETS["openai"])
         if isinstance(cell, dict):
             return {"type": ref.kind, **cell}
         is_url = ref.kind == "image" and isinstance(cell, str)
@@ -208,22 +216,24 @@ class Target:
 
     write: sets the conversation's columns. media: columns of images and clips; empty: the conversation holds them.
     trains_on_reply: each row must end with the assistant's text. options: a cell may be a mapping with keys of its own.
+    places: what a cell may hold besides the path of a file: `url`, `frames` (a list of paths).
     """
 
     write: Callable[[Draft], None]
     media: tuple[str, ...] = ("images", "videos")
     trains_on_reply: bool = False
     options: bool = False
+    places: tuple[str, ...] = ()
 
 
 TARGETS = {
-    "easyr1": Target(_write_easyr1),
-    "verl": Target(_write_verl, options=True),
+    "easyr1": Target(_write_easyr1, places=("frames",)),
+    "verl": Target(_write_verl, options=True, places=("url", "frames")),
     "trl": Target(_write_trl),
-    "swift": Target(_write_swift),
-    "llamafactory": Target(_write_llamafactory, trains_on_reply=True),
-    "alpaca": Target(_write_alpaca, trains_on_reply=True),
+    "swift": Target(_write_swift, places=("url", "frames")),
+    "llamafactory": Target(_write_llamafactory, trains_on_reply=True, places=("frames",)),
+    "alpaca": Target(_write_alpaca, trains_on_reply=True, places=("frames",)),
     "llava": Target(_write_conversations, media=("image", "video"), trains_on_reply=True),
     "qwen_vl": Target(_write_conversations, media=("image", "video"), trains_on_reply=True),
-    "openai": Target(_write_openai, media=(), options=True),
+    "openai": Target(_write_openai, media=(), options=True, places=("url", "frames")),
 }

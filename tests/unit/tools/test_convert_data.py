@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import sys
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
@@ -15,6 +17,7 @@ from makers.rows import read, touch, write_jsonl
 from makers.tool_rows import MEDIA, ROWS
 
 from mmrl.data.cards import CardReader, resolve_card
+from mmrl.data.locations import Url
 from mmrl.data.sample import MediaPart, MediaRef, Message, Sample, TextPart
 from mmrl.data.templates import Templates
 from mmrl.data.write_rows import TARGETS, LossError
@@ -170,8 +173,12 @@ def test_boxes_of_swift(tmp_path):
     assert converter("swift", "swift", tmp_path).row(which)["objects"]["image_id"] == [1]
     with pytest.raises(LossError, match="cannot hold a box inside the prompt"):
         converter("swift", "verl", tmp_path).row(which)
-    with pytest.raises(LossError, match=r"cannot hold no text to end with; demonstration or answer is \[\[10"):
+    message = r"cannot hold an answer that is no text, \[\[10.*, as its last turn, the assistant's; --reply-json ends"
+    with pytest.raises(LossError, match=message):
         converter("swift", "llava", tmp_path).row(find)
+    llava = replace(converter("swift", "llava", tmp_path), reply_json=True).row(find)
+    assert llava["conversations"][-1] == {"from": "gpt", "value": "[[10.0, 20.0, 30.0, 40.0], [1.0, 2.0, 3.0, 4.0]]"}
+    assert (llava["answer"], llava["answer_space"]) == (boxes, "0..1")
 
 
 words = st.lists(st.sampled_from(["What", "<image>", "<video>", "<img>x</img>", "<bbox>", " ", "\n", "é"]), max_size=4)
@@ -242,7 +249,6 @@ def run(*arguments: object) -> int:
 def test_a_file_becomes_a_file(tmp_path, capsys, name):
     touch(tmp_path, *MEDIA)
     path, out = write_jsonl(tmp_path / "rows.jsonl", ROWS["llava"]), tmp_path / "deeper" / name
-    out.parent.mkdir()
     assert run(path, "--from", "llava", "--to", "verl", "--task", "chat", "--out", out) == 0
     assert f"2 rows of verl: {out}" in capsys.readouterr().out
     before, after = read(path, card={"preset": "llava", "task": "chat"}), read(out, card="verl")
@@ -262,8 +268,13 @@ def test_losses_are_counted_and_nothing_is_written(tmp_path, capsys):
         "1 of 3 rows: rows.jsonl:2 (id=rows:2): a row of easyr1 cannot hold a conversation of several turns",
         "nothing was written; --drop rows leaves such rows out",
     ]
+    assert not (tmp_path / "out.jsonl").exists()
     assert [p.name for p in tmp_path.glob("out*")] == []
     assert run(*arguments, "--drop", "system,rows") == 0
+    assert capsys.readouterr().err.splitlines() == [
+        errors[1],
+        "1 of 3 rows: left out, as --drop says: system",
+    ]
     assert [json.loads(line)["problem"] for line in out.read_text().splitlines()] == [
         "<image>\nWhat is it?",
         "<image>Describe.\nIn one word.",
@@ -282,6 +293,41 @@ def test_pictures_inside_rows_get_files(tmp_path, capsys):
     [row] = json.loads((tmp_path / "out.json").read_text())
     assert row["image"].startswith("pictures/") and row["image"].endswith(".png")
     assert (tmp_path / row["image"]).read_bytes() == b"\x89PNG123"
+
+
+def test_members_of_archives_get_files(tmp_path, capsys):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("deep/b.jpg", b"\xff\xd8\xff123")
+    row = {"problem": "<image>?", "answer": "3", "problem_type": "t", "images": ["a.zip::deep/b.jpg"]}
+    path = write_jsonl(tmp_path / "rows.jsonl", [row, {**row, "answer": "4"}])
+    arguments = (path, "--from", "easyr1", "--to", "llava", "--out", tmp_path / "out.json")
+    assert run(*arguments) == 1
+    assert "a.zip::deep/b.jpg; name a folder for its file with --media-dir" in capsys.readouterr().err
+    assert run(*arguments, "--media-dir", tmp_path / "files") == 0
+    assert f"1 media written as files into {tmp_path / 'files'}" in capsys.readouterr().err
+    first, second = json.loads((tmp_path / "out.json").read_text())
+    assert first["image"] == second["image"] and (tmp_path / first["image"]).read_bytes() == b"\xff\xd8\xff123"
+
+
+def test_places_that_a_tool_cannot_open_are_losses(tmp_path):
+    url = MediaRef("image", Url("https://a.b/c.jpg"), budget="image")
+    sample = Sample("rows:1", "open-ended", "image", (Message("user", (MediaPart(0), TextPart("?"))),), (url,), "3")
+    assert converter("verl", "swift", tmp_path).row(sample)["images"] == ["https://a.b/c.jpg"]
+    with pytest.raises(LossError, match="a row of llava cannot hold a medium that is on the web; download it"):
+        converter("verl", "llava", tmp_path).row(sample)
+
+
+def test_dropped_spans_are_listed(tmp_path, capsys):
+    touch(tmp_path, *MEDIA)
+    cell = {"video": "v.mp4", "video_start": 1.0, "video_end": 2.5}
+    row = {**ROWS["verl"][0], "prompt": "<video>Find.", "images": None}
+    rows = [{**row, "videos": [cell]}, {**row, "videos": ["v.mp4"]}]
+    path = write_jsonl(tmp_path / "rows.jsonl", rows)
+    assert run(path, "--from", "verl", "--to", "easyr1", "--drop", "options", "--out", tmp_path / "o.jsonl") == 0
+    assert capsys.readouterr().err == (
+        "1 of 2 rows: left out, as --drop says: options; spans are gone too, so these clips are shown whole, and times "
+        "count from their starts\n"
+    )
 
 
 def test_robot_frames_become_rows(tmp_path):
