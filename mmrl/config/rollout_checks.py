@@ -1,4 +1,4 @@
-"""Contradictions around what generates the completions; part of mmrl.config.checks."""
+"""Contradictions around what generates the completions; part of mmrl.config.checks and run_checks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,6 @@ def check_vllm(run: Located) -> Iterator[str]:
     rollout, model, train = run.config.rollout, run.config.model, run.config.train
     if rollout.engine != "vllm":
         return
-    if find_spec("vllm") is None:
-        fact = "'rollout.engine' is vllm, which is not installed"
-        yield run.at("rollout.engine", f"{fact}; {INSTALL_VLLM}, or set rollout.engine to hf")
     low, high = VLLM_TEMPERATURES
     if not low <= rollout.temperature <= high:
         fact = f"'rollout.temperature' is {rollout.temperature:g}, but vLLM takes {low:g} to {high:g}"
@@ -39,6 +36,13 @@ def check_vllm(run: Located) -> Iterator[str]:
         fact = "'train.zero_stage' is 3, where no process has whole adapters to merge for vLLM"
         yield run.at("train.zero_stage", f"{fact}; use zero_stage 2 or lower, or set rollout.engine to hf")
     yield from _length_problems(run)
+
+
+def check_engine_installed(run: Located) -> Iterator[str]:
+    """Only training needs the engine: rows may be preprocessed on a machine without it."""
+    if run.config.rollout.engine == "vllm" and find_spec("vllm") is None:
+        fact = "'rollout.engine' is vllm, which is not installed"
+        yield run.at("rollout.engine", f"{fact}; {INSTALL_VLLM}, or set rollout.engine to hf")
 
 
 def _length_problems(run: Located) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mmrl.config.checks import Located, Problems
+from mmrl.config.rollout_checks import check_engine_installed
 from mmrl.config.schema import CardSection, RewardPart
 from mmrl.errors import ConfigError, MmrlError
 
@@ -118,6 +119,7 @@ def _raised(run: Located, key: str, check: Callable[[], object]) -> Problems:
 DATA_CHECKS: tuple[Callable[[Located], Problems], ...] = (check_cards,)
 TRAINING_CHECKS: tuple[Callable[[Located], Problems], ...] = (
     check_stages_exist,
+    check_engine_installed,
     check_rewards,
     check_algorithm,
     check_spaces,

