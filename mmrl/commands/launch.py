@@ -81,7 +81,7 @@ class _Here:
     def _start(self) -> Any:
         from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
 
-        from mmrl.training.distributed import free_port
+        from mmrl.training.distributed import ALONE, free_port
 
         logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # processes speak for themselves
         shared = {
@@ -90,6 +90,7 @@ class _Here:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(free_port()),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+            ALONE: "",
             "TORCHELASTIC_RUN_ID": "mmrl",
             "TORCHELASTIC_RESTART_COUNT": "0",
         }

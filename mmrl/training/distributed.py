@@ -24,7 +24,7 @@ from mmrl.errors import EchoedError, MmrlError
 T = TypeVar("T")
 
 # Set beside _SINGLE_PROCESS: programs that a training starts inherit its environment and are groups of their own.
-_ALONE = "MMRL_ALONE"
+ALONE = "MMRL_ALONE"
 _SINGLE_PROCESS = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
 
 
@@ -44,7 +44,7 @@ def start_processes() -> None:
         return
     if not _is_launched():
         os.environ.update(_SINGLE_PROCESS, MASTER_PORT=str(free_port()))
-        os.environ[_ALONE] = "1"
+        os.environ[ALONE] = "1"
     elif was_launched():
         _end_with_launcher()
     if not torch.cuda.is_available():
@@ -58,7 +58,7 @@ def start_processes() -> None:
 
 def _is_launched() -> bool:
     """Whether a launcher started this process. What a group of one wrote is no launcher's, also in its children."""
-    return "RANK" in os.environ and _ALONE not in os.environ
+    return "RANK" in os.environ and not os.environ.get(ALONE)
 
 
 def was_launched() -> bool:

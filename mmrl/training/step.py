@@ -66,7 +66,7 @@ def optimizer_step(
     included; the statistics are summed over all of them.
     """
     totals: dict[str, float] = {}
-    for micro, is_last in micro_batches(rows, settings):
+    for micro, is_last in micro_batches(rows, settings, completes=bool(engine.zero_offload_optimizer())):
         engine.set_gradient_accumulation_boundary(is_last)
         logprobs_L = settings.run(engine, micro).logprobs_L.cpu()
         if len(logprobs_L):
@@ -79,19 +79,25 @@ def optimizer_step(
     return {**sums_over_ranks(totals), "grad_norm": apply_step(engine)}
 
 
-def micro_batches(rows: Sequence[Row], settings: LogprobSettings) -> Iterator[tuple[MicroBatch, bool]]:
+def micro_batches(
+    rows: Sequence[Row], settings: LogprobSettings, *, completes: bool = False
+) -> Iterator[tuple[MicroBatch, bool]]:
     """The packed micro-batches of `rows`, each with whether it is the last: as many on every rank.
 
     ZeRO's collectives are those of the modules that ran, so the k-th micro-batches of all ranks must take the same way
     through the model: a rank that has fewer goes on with tokens without loss, and one whose k-th micro-batch has no
     pictures (or clips) where another's has some sends a black one through the tower (faults 53 and 54).
+
+    completes: the last one runs every module that an earlier one ran. DeepSpeed's optimizer in host memory takes over
+    the gradients of those parameters only that have one in the last backward pass; the others' would be lost.
     """
     groups = plan_micro_batches(rows, settings.micro_batch_tokens)
     plans = distributed.gather_objects([sorted({m.kind for row in group for m in row.media}) for group in groups])
     count = max(map(len, plans))
     for index in range(count):
         micro = pack(groups[index] if index < len(groups) else [_EMPTY_ROW], settings.processor)
-        kinds: set[MediaKind] = {kind for plan in plans for kind in (plan[index] if index < len(plan) else ())}
+        first = 0 if completes and index == count - 1 else index
+        kinds: set[MediaKind] = {kind for plan in plans for part in plan[first : index + 1] for kind in part}
         idle = [idle_medium(kind, settings.processor) for kind in sorted(kinds - {m.kind for m in micro.media})]
         yield replace(micro, media=(*micro.media, *idle)), index == count - 1
 

@@ -2,7 +2,8 @@
 
     run_jobs(folder, [{"name": "z3", "train": ["config.yaml", "train.zero_stage=3"]}], processes=2)
 
-Kinds of jobs: `pairs` trains on every pair of modalities, `train` runs `mmrl train`, `forget` removes the newest
+Kinds of jobs: `pairs` trains on every pair of modalities, `train` runs `mmrl train`, `fails` runs one that raises and
+gives the type of error in each process, `forget` removes the newest
 checkpoint of a run. What a job returns is in the dictionary of results, under its name.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from makers.vlm import TinyVlm, tiny_vlm
 from mmrl.algorithms.batch import Row
 from mmrl.config.schema import ModelSection, TrainSection
 from mmrl.models.packing import group_row
+from mmrl.training.distributed import ALONE
 from mmrl.training.step import LogprobSettings
 
 MODALITIES = ("text", "image", "video", "mixed")
@@ -37,8 +40,14 @@ def run_jobs(folder: Path, jobs: Sequence[dict[str, Any]], *, processes: int) ->
     asked, answered = folder / "jobs.json", folder / "results.json"
     asked.write_text(json.dumps(jobs))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
+    environment = {key: value for key, value in os.environ.items() if key != ALONE}
     done = subprocess.run(
-        [*command, __file__, str(asked), str(answered)], capture_output=True, text=True, timeout=400, check=False
+        [*command, __file__, str(asked), str(answered)],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+        env=environment,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(answered.read_text())
@@ -112,6 +121,18 @@ def _train(arguments: Sequence[str], *, resume: bool) -> int:
     return train(load_config(Path(arguments[0]), arguments[1:]), resume=resume)
 
 
+def _errors_of(arguments: Sequence[str]) -> list[str]:
+    """What a run that must fail raises in each process: type and message."""
+    from mmrl.errors import MmrlError
+    from mmrl.training import distributed
+
+    try:
+        _train(arguments, resume=False)
+    except MmrlError as error:
+        return distributed.gather_objects(f"{type(error).__name__} {error}")
+    raise AssertionError("the run went through")
+
+
 def _forget(run: Path) -> None:
     from mmrl.training import distributed
     from mmrl.training.checkpoint import find_checkpoints
@@ -122,6 +143,8 @@ def _forget(run: Path) -> None:
 def _do(job: dict[str, Any], out: Path) -> Any:
     if "pairs" in job:
         return _train_on_pairs(job, out)
+    if "fails" in job:
+        return _errors_of(job["fails"])
     if "forget" in job:
         return _forget(Path(job["forget"]))
     return _train(job["train"], resume=job.get("resume", False))
@@ -132,7 +155,7 @@ def main(asked: Path, answered: Path) -> None:
 
     from mmrl.training import distributed
 
-    faulthandler.dump_traceback_later(300, exit=True)  # a hang says where
+    faulthandler.dump_traceback_later(120, exit=True)  # a hang says where
     jobs = json.loads(asked.read_text())
     for job in jobs:
         if "family" in job:
