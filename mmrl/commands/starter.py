@@ -49,31 +49,45 @@ _GLANCE = BudgetClass(min_pixels=784, max_pixels=784 * 16, max_frames=4)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the first rows of a dataset say. unreadable: rows that the card does not read, with their reasons."""
+    """What the first rows of a dataset say.
+
+    equals: cards that read the rows as well as `card`. unreadable: rows that the card does not read, with their
+    reasons. opened: budget class -> kind -> media.
+    """
 
     card: str
+    equals: tuple[str, ...]
     rows: int
     samples: tuple[Sample, ...]
     unreadable: tuple[str, ...]
-    opened: Mapping[MediaKind, tuple[OpenedMedia, ...]]
+    opened: Mapping[str, Mapping[MediaKind, Sequence[OpenedMedia]]]
     media_errors: tuple[str, ...]
 
 
 def init_command(data: Path, *, model: str | None, card: str | None, split: str | None) -> int:
     """Print a starter configuration for a dataset. Returns 0; DataError where no card reads the rows."""
     look = look_at(data, card=card, split=split)
-    print(starter(look, data=data, model=model or MODEL_PLACEHOLDER, split=split))
+    print(starter(look, data=data, model=_model_path(model), split=split))
     return 0
+
+
+def _model_path(model: str | None) -> str:
+    """A folder by its absolute path, for the configuration may be kept elsewhere; a hub id as it is."""
+    if model is None:
+        return MODEL_PLACEHOLDER
+    return str(Path(model).absolute()) if Path(model).is_dir() else model
 
 
 def look_at(data: Path, *, card: str | None, split: str | None) -> Look:
     """Read the first rows with the card named, or the shipped card that reads most of them, and open some media."""
+    data = data.absolute()
     rows = open_rows(data, split=split)
     if not len(rows):
         raise DataError(f"{data}: no rows")
     cards = [card] if card else sorted(path.parent.name for path in shipped_dir("datasets").glob("*/card.yaml"))
     tried = {name: _read(rows, data, name) for name in cards}
-    best = max(tried, key=lambda name: _fit(rows.read(0), name, tried[name]))
+    fits = {name: _fit(rows.read(0), name, tried[name]) for name in cards}
+    best = max(fits, key=lambda name: fits[name])
     samples, problems = tried[best]
     if not samples:
         columns = ", ".join(rows.read(0)) or "none"
@@ -82,7 +96,8 @@ def look_at(data: Path, *, card: str | None, split: str | None) -> Look:
             f"columns: {columns}. Write a card and name it with --card ./card.yaml, see docs/data.md"
         )
     opened, errors = _open_some(samples)
-    return Look(best, len(rows), tuple(samples), tuple(problems), opened, tuple(errors))
+    equals = tuple(name for name in cards if name != best and fits[name] == fits[best])
+    return Look(best, equals, len(rows), tuple(samples), tuple(problems), opened, tuple(errors))
 
 
 def _read(rows: Rows, data: Path, card: str) -> tuple[list[Sample], list[str]]:
@@ -92,7 +107,7 @@ def _read(rows: Rows, data: Path, card: str) -> tuple[list[Sample], list[str]]:
         card=_with_task(card),
         dataset=data.stem,
         stem=data.stem,
-        root=(data if data.is_dir() else data.parent).absolute(),
+        root=data if data.is_dir() else data.parent,
         templates=resolve_templates(section, data=DataSection()),
     )
     samples, problems = [], []
@@ -119,19 +134,21 @@ def _fit(row: Mapping[str, Any], card: str, tried: tuple[list[Sample], list[str]
     return len(samples), sum("no such file" in problem for problem in problems), len(known & set(row))
 
 
-def _open_some(samples: Sequence[Sample]) -> tuple[dict[MediaKind, tuple[OpenedMedia, ...]], list[str]]:
-    opened: dict[MediaKind, list[OpenedMedia]] = defaultdict(list)
+def _open_some(samples: Sequence[Sample]) -> tuple[dict[str, dict[MediaKind, list[OpenedMedia]]], list[str]]:
+    """The first media of each budget class, by kind, and why others cannot be opened."""
+    opened: dict[str, dict[MediaKind, list[OpenedMedia]]] = defaultdict(lambda: defaultdict(list))
     errors: list[str] = []
     with MediaOpener(VideoSection(), workers=min(2, os.cpu_count() or 1)) as opener:
         for sample in samples:
             for ref in sample.media:
-                if len(opened[ref.kind]) >= FIRST_MEDIA:
+                media = opened[ref.budget or sample.modality][ref.kind]
+                if len(media) >= FIRST_MEDIA:
                     continue
                 try:
-                    opened[ref.kind].append(opener.open(ref, _GLANCE, _GEOMETRY))
+                    media.append(opener.open(ref, _GLANCE, _GEOMETRY))
                 except (MediaError, MissingMediaError) as error:
                     errors.append(f"{sample.where}: {error}")
-    return {kind: tuple(media) for kind, media in opened.items() if media}, errors
+    return opened, errors
 
 
 def starter(look: Look, *, data: Path, model: str, split: str | None) -> str:
@@ -170,7 +187,10 @@ def _model(model: str) -> list[str]:
 
 
 def _data(look: Look, data: Path, split: str | None) -> list[str]:
-    lines = ["data:", "  train:", f"    - path: {json.dumps(str(data.absolute()), ensure_ascii=False)}", *_card(look)]
+    lines = ["data:", "  train:", f"    - path: {json.dumps(str(data.absolute()), ensure_ascii=False)}"]
+    if look.equals:
+        lines.append(f"      # {', '.join(look.equals)} read these rows equally well; `mmrl init --card` chooses")
+    lines += _card(look)
     if split:
         lines.append(f"      split: {split}")
     return [
@@ -186,13 +206,7 @@ def _card(look: Look) -> list[str]:
     own = []
     if {sample.task for sample in look.samples} == {"main"}:
         own.append("        task: main # no column names a task, so all rows get this one")
-    rewards = {reward for _, reward, _ in _task_rewards(look)}
-    if all(sample.answer_space is not None for sample in look.samples):
-        pass  # the card or the rows say it
-    elif "box_iou" in rewards:
-        own.append(f"        answer_space: {FILL_IN} # what the boxes are in: original_px, model_px, 0..1000 or 0..1")
-    elif "temporal_iou" in rewards:
-        own.append("        answer_space: seconds # what the times are in; or 0..1, 0..1000 of the clip")
+    own += _answer_space(look)
     if not own:
         return [f"      card: {look.card}"]
     if "/" in look.card:  # a card of the user's own: what is missing belongs into its file
@@ -200,23 +214,45 @@ def _card(look: Look) -> list[str]:
     return ["      card:", f"        preset: {look.card}", *own]
 
 
+def _answer_space(look: Look) -> list[str]:
+    """The line for the space of answers that are places or times, where neither card nor rows say it."""
+    tasks = {task: reward for task, reward, _ in _task_rewards(look) if reward in ("box_iou", "temporal_iou")}
+    if all(sample.answer_space is not None for sample in look.samples if sample.task in tasks):
+        return []
+    rewards = set(tasks.values())
+    if len(rewards) > 1:
+        both = "boxes and times in one file: write each row's space into a column `answer_space`, and remove this line"
+        return [f"        answer_space: {FILL_IN} # {both}; or make two files, each with its own card"]
+    if "box_iou" in rewards:
+        return [f"        answer_space: {FILL_IN} # what the boxes are in: original_px, model_px, 0..1000 or 0..1"]
+    return ["        answer_space: seconds # what the times are in; or 0..1, 0..1000 of the clip"]
+
+
 def _budgets(look: Look) -> list[str]:
     lines = ["budgets: # pixels of one picture or frame; a Qwen2.5-VL token is 28 x 28 of them"]
-    images, clips = look.opened.get("image", ()), look.opened.get("video", ())
-    if images:
-        pixels = sorted(width * height for width, height in (media.source_size for media in images))
-        most = min(1_003_520, max(12_544, -(-pixels[-1] // 784) * 784))
-        sizes = f"{pixels[0]:,} to {pixels[-1]:,} pixels in the first {len(images)} pictures"
-        lines.append(f"  image: {{max_pixels: {most}}} # {sizes}; at most {most // 784} tokens each")
-    if clips:
-        seconds = sorted(media.duration_s or 0.0 for media in clips)
-        frames = max(4, min(32, 2 * round(seconds[-1])))
-        tokens = frames // 2 * (100_352 // 784)
-        lengths = f"{seconds[0]:.1f} to {seconds[-1]:.1f} s in the first {len(clips)} clips"
-        lines.append(
-            f"  video: {{max_pixels: 100352, max_frames: {frames}, sample_fps: 2.0}} # {lengths}; {tokens} tokens"
-        )
+    for name, media in look.opened.items():
+        if media.get("video"):
+            lines.append(_clip_budget(name, media["video"]))
+        elif media.get("image"):
+            lines.append(_picture_budget(name, media["image"]))
+        else:
+            lines.append(f"  {name}: {{}} # none of its media could be opened; these are the defaults")
     return lines if len(lines) > 1 else ["# no media in the first rows: the default budgets stand"]
+
+
+def _picture_budget(name: str, pictures: Sequence[OpenedMedia]) -> str:
+    pixels = sorted(width * height for width, height in (media.source_size for media in pictures))
+    most = min(1_003_520, max(12_544, -(-pixels[-1] // 784) * 784))
+    sizes = f"{pixels[0]:,} to {pixels[-1]:,} pixels in the first {len(pictures)} pictures"
+    return f"  {name}: {{max_pixels: {most}}} # {sizes}; at most {most // 784} tokens each"
+
+
+def _clip_budget(name: str, clips: Sequence[OpenedMedia]) -> str:
+    seconds = sorted(media.duration_s or 0.0 for media in clips)
+    frames = max(4, min(32, 2 * round(seconds[-1])))
+    tokens = frames // 2 * (100_352 // 784)
+    lengths = f"{seconds[0]:.1f} to {seconds[-1]:.1f} s in the first {len(clips)} clips"
+    return f"  {name}: {{max_pixels: 100352, max_frames: {frames}, sample_fps: 2.0}} # {lengths}; {tokens} tokens"
 
 
 def _rewards(look: Look) -> list[str]:
@@ -232,6 +268,13 @@ def _task_rewards(look: Look) -> Iterator[tuple[str, str, str]]:
     for sample in look.samples:
         tasks[sample.task].append(sample)
     for task, samples in sorted(tasks.items()):
+        if any(sample.modality == "vla" for sample in samples):
+            yield (
+                task,
+                FILL_IN,
+                "answers are actions; no reward for them is shipped, docs/rewards.md shows how to add one",
+            )
+            continue
         clips = any(ref.kind == "video" for sample in samples for ref in sample.media)
         yield task, *guess_reward([sample.answer for sample in samples], clips=clips)
 
@@ -260,6 +303,8 @@ def guess_reward(answers: Sequence[Any], *, clips: bool) -> tuple[str, str]:
     numbers = [_numbers(answer) for answer in texts]
     if all(isinstance(t, str) and re.fullmatch(r"\(?[A-Za-z]\)?\.?", t) for t in texts):
         return "choice", "every answer is a letter"
+    if clips and {len(n or ()) for n in numbers} == {2, 4}:
+        return FILL_IN, "boxes and times in one task: a column must name each row's task, see `columns` of the card"
     if all(n is not None and len(n) == 4 for n in numbers):
         return "box_iou", "every answer is four numbers"
     if clips and all(n is not None and len(n) == 2 for n in numbers):

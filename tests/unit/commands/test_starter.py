@@ -1,8 +1,11 @@
 """`mmrl init`: the starter configuration fits the data it looked at."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 from makers.configs import geometry_folder, media_rows
+from makers.robots import write_robot_folder
 from makers.rows import write_jsonl
 
 from mmrl.commands.starter import guess_reward, init_command, look_at
@@ -63,6 +66,59 @@ def test_rows_that_no_card_reads(tmp_path):
         look_at(data, card=None, split=None)
     with pytest.raises(DataError, match=r"card 'easyr1' reads its rows"):
         look_at(data, card="easyr1", split=None)
+
+
+def test_robot_frames_have_their_own_budget_and_no_made_up_reward(tmp_path, capsys, monkeypatch):
+    write_robot_folder(tmp_path / "arm")
+    monkeypatch.chdir(tmp_path)
+    init_command(Path("arm"), model=None, card=None, split=None)  # a relative folder
+    text = capsys.readouterr().out
+    assert "# not usable" not in text
+    tree = yaml.safe_load(text)
+    assert tree["data"]["train"] == [{"path": str(tmp_path / "arm"), "card": "lerobot"}]
+    assert list(tree["budgets"]) == ["vla"]
+    assert tree["rewards"]["tasks"] == {"action": [{"reward": "FILL_IN"}]}
+
+
+def test_a_relative_model_folder_is_written_absolute(tmp_path, capsys, monkeypatch):
+    data = write_jsonl(tmp_path / "train.jsonl", easyr1_rows(tmp_path, "ABC"))
+    geometry_folder(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    for given, written in (("model", str(tmp_path / "model")), ("Qwen/Qwen3-VL-4B", "Qwen/Qwen3-VL-4B")):
+        init_command(data, model=given, card=None, split=None)
+        assert yaml.safe_load(capsys.readouterr().out)["model"]["path"] == written
+
+
+def test_boxes_and_times_in_one_file(tmp_path, capsys):
+    rows = easyr1_rows(tmp_path, [[0, 0, 9, 9], [0, 0, 8, 8], [0.5, 2]])
+    init_command(write_jsonl(tmp_path / "one.jsonl", rows), model=None, card=None, split=None)
+    tree = yaml.safe_load(capsys.readouterr().out)
+    assert tree["rewards"]["tasks"] == {"main": [{"reward": "FILL_IN"}]}
+    rows = [{**row, "problem_type": "box" if len(row["answer"]) == 4 else "time"} for row in rows]
+    init_command(write_jsonl(tmp_path / "two.jsonl", rows), model=None, card=None, split=None)
+    text = capsys.readouterr().out
+    assert yaml.safe_load(text)["data"]["train"][0]["card"]["answer_space"] == "FILL_IN"
+    assert "write each row's space into a column `answer_space`" in text
+    rows = [{**row, "answer_space": "0..1"} for row in rows]
+    init_command(write_jsonl(tmp_path / "three.jsonl", rows), model=None, card=None, split=None)
+    assert yaml.safe_load(capsys.readouterr().out)["data"]["train"][0]["card"] == "easyr1"
+
+
+def test_boxes_of_swift_have_their_space(tmp_path, capsys):
+    media_rows(tmp_path, images=1)
+    turns = [{"role": "user", "content": "<image>Find it."}, {"role": "assistant", "content": "<bbox>"}]
+    rows = [{"messages": turns, "images": ["0.png"], "objects": {"ref": [], "bbox": [[1, 2, 3, 4]]}}]
+    init_command(write_jsonl(tmp_path / "train.jsonl", rows), model=None, card=None, split=None)
+    text = capsys.readouterr().out
+    assert yaml.safe_load(text)["data"]["train"][0]["card"] == "swift" and "FILL_IN" not in text
+
+
+def test_cards_that_read_the_rows_equally_well_are_named(tmp_path, capsys):
+    data = write_jsonl(tmp_path / "train.jsonl", easyr1_rows(tmp_path, "ABC"))
+    init_command(data, model=None, card=None, split=None)
+    assert "# quickstart read these rows equally well; `mmrl init --card` chooses" in capsys.readouterr().out
+    init_command(data, model=None, card="easyr1", split=None)
+    assert "equally well" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
