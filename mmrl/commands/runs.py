@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -13,7 +12,7 @@ from typing import Any
 import yaml
 
 from mmrl.errors import MmrlError
-from mmrl.training.run_folder import find_checkpoints, is_running
+from mmrl.training.run_folder import command_to_go_on, find_checkpoints, is_running
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,8 @@ class RunSummary:
     state: `finished`, `running`, `stopped` (a checkpoint can be continued) or `empty` (no checkpoint yet).
     steps: steps in the metrics log. saved_steps: of them, in the newest checkpoint. total_steps: of all stages.
     best: best watched score (`checkpoint.best`) and the checkpoint that has it, where one was measured.
-    resume: the command that goes on; None for a run that is finished or running.
+    resume: the command that goes on; None unless the run is stopped. begins_again: the command that starts an empty run
+    over; None for the others.
     """
 
     folder: str
@@ -33,6 +33,7 @@ class RunSummary:
     total_steps: int
     best: tuple[float, str] | None
     resume: str | None
+    begins_again: str | None
 
 
 def runs_command(folder: Path, *, as_json: bool) -> int:
@@ -50,6 +51,8 @@ def runs_command(folder: Path, *, as_json: bool) -> int:
         print(_line(summary))
         if summary.resume:
             print(f"    {summary.resume}")
+        if summary.begins_again:
+            print(f"    no checkpoint, so it begins again: {summary.begins_again}")
     return 0
 
 
@@ -68,7 +71,6 @@ def summarise(run: Path) -> RunSummary:
     checkpoints = find_checkpoints(run)
     position = json.loads((checkpoints[-1] / "state.json").read_text())["position"] if checkpoints else {}
     state = _state(run, position, stages=len(config["stages"]))
-    waits = state in ("stopped", "empty")
     return RunSummary(
         folder=str(run),
         state=state,
@@ -76,7 +78,8 @@ def summarise(run: Path) -> RunSummary:
         saved_steps=position.get("step", 0),
         total_steps=sum(stage["steps"] for stage in config["stages"]),
         best=tuple(position["best"]) if position.get("best") else None,
-        resume=shlex.join(["mmrl", "train", str(run / "resolved.yaml"), "--resume"]) if waits else None,
+        resume=command_to_go_on(run) if state == "stopped" else None,
+        begins_again=command_to_go_on(run, flag="--overwrite") if state == "empty" else None,
     )
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,7 +21,8 @@ def check_run(run: Located, *, training: bool) -> None:
 
     training: whether it must be able to train, or only to read its data.
     """
-    checks = (*DATA_CHECKS, *TRAINING_CHECKS) if training else DATA_CHECKS
+    checks = (*DATA_CHECKS, functools.partial(check_folders, training=training))
+    checks += TRAINING_CHECKS if training else ()
     problems = list(dict.fromkeys(problem for check in checks for problem in check(run)))
     if problems:
         raise ConfigError("\n".join(problems))
@@ -107,6 +110,36 @@ def check_spaces(run: Located) -> Problems:
             yield from _raised(run, f"{key}.answer_space", lambda s=card.answer_space: parse_space(s))
 
 
+def check_logins(run: Located) -> Problems:
+    """Trackers have what they need to log in: they start only once the model is loaded."""
+    from mmrl.training.trackers import login_problem
+
+    for name in run.config.log.trackers:
+        if (problem := login_problem(name)) is not None:
+            yield run.at("log.trackers", f"'log.trackers': {problem}")
+
+
+def check_folders(run: Located, *, training: bool) -> Problems:
+    """`cache.dir`, and of a training the run folder, are folders that can be written to, or can be made."""
+    folders = {"cache.dir": Path(run.config.cache.dir)}
+    if training:
+        folders["out_dir"] = Path(run.config.out_dir) / run.config.name
+    for key, folder in folders.items():
+        try:
+            _try_to_write(folder)
+        except OSError as error:
+            fact = f"'{key}' is {getattr(run.config, key) if key == 'out_dir' else run.config.cache.dir}, but"
+            reason = f"{error.filename or folder}: {error.strerror}"
+            yield run.at(key, f"{fact} nothing can be written there ({reason}); name a folder that can be made")
+
+
+def _try_to_write(folder: Path) -> None:
+    """Make and remove a folder where this one is, or where the first part of its path that is missing would be."""
+    while not (folder.exists() or folder.is_symlink()):
+        folder = folder.parent
+    tempfile.TemporaryDirectory(prefix=".mmrl-", dir=folder).cleanup()
+
+
 def _raised(run: Located, key: str, check: Callable[[], object]) -> Problems:
     """The problem that a check raises, with the place of its key."""
     try:
@@ -123,4 +156,5 @@ TRAINING_CHECKS: tuple[Callable[[Located], Problems], ...] = (
     check_rewards,
     check_algorithm,
     check_spaces,
+    check_logins,
 )

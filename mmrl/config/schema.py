@@ -307,7 +307,8 @@ class RewardsSection(Section):
     )
     on_error: Literal["unscored", "error"] = Field(
         default="unscored",
-        description="a reward that raises, times out or is NaN: leave the row out of its group, or stop",
+        description="a reward that raises, times out or is NaN: leave the row out of its group, or stop; a step in "
+        "which no completion has a reward stops a run in any case",
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from mmrl.config.schema import RewardPart, RewardsSection
 from mmrl.data.sample import GeometryKind, Sample
-from mmrl.errors import ConfigError, RewardError
+from mmrl.errors import ConfigError, RewardError, one_line
 from mmrl.scoring.geometry import check_space, missing_space
 from mmrl.scoring.pool import Group, Outcome, RewardCall, RewardPool
 from mmrl.scoring.reward import Form, Reward, check_options, resolve_reward
@@ -146,8 +146,7 @@ class Router:
             for row, outcome in zip((r for piece in pieces for r in piece.rows), results, strict=True):
                 scores.put(row, part, outcome)
                 if outcome.event and self.section.on_error == "error":
-                    where = scores.samples[row].where
-                    raise RewardError(f"{where}: reward {part.name!r}: {outcome.event}: {outcome.message}")
+                    raise RewardError(scores.messages[f"{part.name}/{outcome.event}"])
         return scores.finish()
 
     def _plan(self, groups: Sequence[Group]) -> Iterator[tuple[Part, list[_Piece]]]:
@@ -242,7 +241,11 @@ class _Table:
         if outcome.event:
             key = f"{part.name}/{outcome.event}"
             self.events[key] += 1
-            self.messages.setdefault(key, outcome.message)
+            if key not in self.messages:
+                sample = self.samples[row]
+                reason = outcome.message.removeprefix(f"{sample.where}: ")
+                fact = f"task {sample.task!r}, reward {part.name!r}: {outcome.event}: {reason}"
+                self.messages[key] = one_line(f"{sample.where}: {fact}")
 
     def finish(self) -> Scores:
         return Scores(

@@ -21,7 +21,8 @@ class Scores:
     weights_NK: 0 where a part does not belong to the row's task.
     group_sizes: completions per prompt; sums to N.
     extras: per row, the other numbers of rewards that return a dict, as `part.key`.
-    events: count per `part/event` (see `mmrl.scoring.pool.Outcome`); messages: the first message of each.
+    events: count per `part/event` (see `mmrl.scoring.pool.Outcome`); messages: of each the first one, as
+    one line that begins with the sample: `train.jsonl:3 (id=a): task 't', reward 'p': raised: ValueError: ...`.
 
     With parts box_iou (weight 1, value 0.6) and format (weight 0.2, is_format, value 1) a row's reward is
     1 * 0.6 + 0.2 * 1 = 0.8, and its task score is 0.6.

@@ -18,6 +18,7 @@ from mmrl.config.schema import StageSection
 from mmrl.data.loader import Loader
 from mmrl.data.prepare import Prepared
 from mmrl.data.rendered import RenderedPrompt
+from mmrl.errors import RewardError
 from mmrl.rollout.sampling import derive_seed
 from mmrl.training import distributed
 from mmrl.training.metrics import means_over_ranks
@@ -63,6 +64,7 @@ class Collector:
             batch, rewards_N = self._round(groups, seed=(number, len(batches)), prompts=prompts, values=values)
             batches.append(batch)
             rewards.append(rewards_N)
+            self._refuse_unscored(means_over_ranks({"unscored": values["reward/unscored"]}), number=number)
             missing = distributed.together(lambda: self._missing(batches, wanted=wanted))
             if not distributed.any_rank(missing):
                 break
@@ -74,6 +76,21 @@ class Collector:
         [tokens] = distributed.sum_over_ranks([float(batch.mask_NC.sum())])
         metrics = {**means_over_ranks(values), "groups/rounds": float(len(batches)), "tokens": tokens}
         return Collected(batch, rewards_N, prompts, metrics)
+
+    def _refuse_unscored(self, means: Mapping[str, float], *, number: int) -> None:
+        """RewardError, naming the rewards, when no completion of the step has a score: there is nothing to learn from.
+
+        Chance fails single completions; what fails them all is the reward, and such a run would end well untaught.
+        """
+        if means.get("unscored") != 1.0:
+            return
+
+        def refuse() -> None:
+            failures = " | ".join(self.run.reward_events.values()) or "an algorithm plug-in gave no reward"
+            fact = f"step {number + 1} of stage {self.section.name!r}: no completion could be scored: {failures}"
+            raise RewardError(f"{fact}; mend the reward, `mmrl score` tries it out")
+
+        distributed.on_main(refuse)
 
     def _missing(self, batches: Sequence[RolloutBatch], *, wanted: int) -> int:
         """Groups that this rank still has to generate. Raises what `missing_groups` raises."""

@@ -1,18 +1,20 @@
 """What a person sees of a run: a progress bar with ETA and reward, validation lines, the closing table.
 
-Without a terminal (a log file, CI) the bar becomes one plain line every few seconds.
+Without a terminal (a log file, CI) the bar becomes a plain line after the first step and the last one of a stage, and
+between them after each step that ends 10 seconds or more after the line before.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from mmrl.training.closing import percent
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -35,14 +37,18 @@ class TrainConsole:
         )
         self._task = None
         self._events_shown: set[str] = set()
-        self._stage, self._total, self._started, self._last_line = "", 0, 0.0, 0.0
+        self._stage, self._first, self._total, self._started, self._last_line = "", 0, 0, 0.0, float("-inf")
+        self._unsaid: str | None = None
 
     def start_stage(self, name: str, *, done: int, total: int) -> None:
         self._bar.start()
         self._task = self._bar.add_task(name, total=total, completed=done, status="")
-        self._stage, self._total, self._started, self._last_line = name, total, time.monotonic(), 0.0
+        self._stage, self._first, self._total = name, done, total
+        self._started, self._last_line = time.monotonic(), float("-inf")
 
     def end_stage(self) -> None:
+        """Also of a stage that ends early, whose last step is said now."""
+        self._say_step()
         if self._task is not None:
             self._bar.stop_task(self._task)
         self._bar.stop()
@@ -51,10 +57,17 @@ class TrainConsole:
         status = status_line(metrics)
         if self.console.is_terminal and self._task is not None:
             self._bar.update(self._task, completed=done, status=status)
-        elif time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES or done == self._total:
-            self._last_line = time.monotonic()
-            seconds = self._last_line - self._started
-            self.print(f"{self._stage} {done}/{self._total}  {status}  {seconds:.0f} s")
+            return
+        now = time.monotonic()
+        course = time_line(now - self._started, done=done - self._first, left=self._total - done)
+        self._unsaid = "  ".join(part for part in (f"{self._stage} {done}/{self._total}", status, course) if part)
+        if now - self._last_line >= SECONDS_BETWEEN_LINES or done == self._total:
+            self._say_step()
+
+    def _say_step(self) -> None:
+        if self._unsaid is not None:
+            self.print(self._unsaid)
+            self._unsaid, self._last_line = None, time.monotonic()
 
     def print(self, *parts: object) -> None:
         self.console.print(*parts)
@@ -68,15 +81,27 @@ class TrainConsole:
 
     def reward_events(self, messages: Mapping[str, str]) -> None:
         """Say once for each kind that a reward could not score a completion; the metrics count them."""
-        for event in messages.keys() - self._events_shown:
+        for event in sorted(messages.keys() - self._events_shown):
             self._events_shown.add(event)
-            self.print(f"warning: reward event {event}: {messages[event]}")
+            self.print(f"warning: {messages[event]} (from now on counted in reward/event/{event})")
 
     def validation(self, step: int, metrics: Mapping[str, float], generations: Sequence[Mapping]) -> None:
         tasks = ", ".join(f"{k.removeprefix('val/task/')} {v:.3f}" for k, v in metrics.items() if "val/task/" in k)
-        self.print(f"held-out score at step {step}: {metrics.get('val/mean', float('nan')):.3f}  ({tasks})")
+        unscored = metrics.get("val/unscored", 0.0)
+        left_out = f"; {percent(unscored)} of the completions got no score" if unscored else ""
+        self.print(f"held-out score at step {step}: {metrics.get('val/mean', float('nan')):.3f}  ({tasks}){left_out}")
         if generations:
             self.print(generation_table(generations))
+
+
+def time_line(elapsed_s: float, *, done: int, left: int) -> str:
+    """How long a stage has taken for its `done` steps, and about how long the steps that are left will take.
+
+    >>> time_line(3.2, done=1, left=4), time_line(16.0, done=5, left=0)
+    ('elapsed 3 s, left about 13 s', 'elapsed 16 s')
+    """
+    estimate = f", left about {elapsed_s / done * left:.0f} s" if left else ""
+    return f"elapsed {elapsed_s:.0f} s{estimate}"
 
 
 def status_line(metrics: Mapping[str, float]) -> str:
@@ -109,23 +134,3 @@ def score_table(validations: Sequence[tuple[str, Mapping[str, float]]]) -> Table
         change = f"{values[-1] - values[-2]:+.3f}" if len(values) > 1 else ""
         table.add_row(key.removeprefix("val/").removeprefix("task/"), *(f"{v:.3f}" for v in values), change)
     return table
-
-
-def closing_lines(
-    *, folder: Path, checkpoint: Path | None, cache: Mapping[str, float], seconds: Mapping[str, float]
-) -> str:
-    """Cache, time, where the model is and what to try next."""
-    parts = sorted(((s, name) for name, s in seconds.items() if name != "step"), reverse=True)
-    lines = [
-        f"cache: {cache.get('hits', 0):.0f} hits, {cache.get('misses', 0):.0f} misses",
-        f"seconds: {', '.join(f'{name} {s:.0f}' for s, name in parts)}",
-        f"run folder: {folder}",
-    ]
-    if checkpoint is not None:
-        lines.append(f"checkpoint: {checkpoint / 'model'} (loads with transformers' from_pretrained)")
-    lines += [
-        "try next:",
-        f"  tensorboard --logdir {folder}",
-        f"  mmrl score {folder / 'rollouts.jsonl'} --config {folder / 'resolved.yaml'}",
-    ]
-    return "\n".join(lines)

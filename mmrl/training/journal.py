@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,13 @@ from mmrl.training.checkpoint import (
     restore_random_state,
     save_checkpoint,
 )
-from mmrl.training.console import TrainConsole, closing_lines, score_table
+from mmrl.training.closing import Closing, closing_lines, interrupted_line, stopped_line
+from mmrl.training.console import TrainConsole, score_table
 from mmrl.training.early_stop import should_stop
 from mmrl.training.metrics import MetricsLog, peak_memory_gib
 from mmrl.training.model_folder import policy_weights, save_policy_folder
 from mmrl.training.resume import stage_record
+from mmrl.training.run_folder import command_to_go_on
 from mmrl.training.runtime import Runtime, stage_data
 from mmrl.training.schedule import reset_optimizer
 from mmrl.training.trackers import TrackedRun, Tracker, open_trackers, record_id
@@ -39,6 +42,8 @@ class Position:
     stage: index of the stage under way. stage_step: its finished steps. step: finished steps of the run.
     validations: (label, step, metrics) so far; those of the stage under way begin at `first_validation`.
     best: (score, checkpoint name) or None. seconds: per part of the run.
+    unscored: per step of reinforcement learning so far, summed, the share of completions that no reward could score;
+    scored_steps: how many such steps.
     """
 
     stage: int = 0
@@ -49,6 +54,8 @@ class Position:
     first_validation: int = 0
     best: tuple[float, str] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    unscored: float = 0.0
+    scored_steps: int = 0
 
 
 class Journal:
@@ -59,6 +66,7 @@ class Journal:
         self.console = TrainConsole(enabled=self.config.log.console and distributed.is_main())
         state = load_state(checkpoint) if checkpoint else None
         self.position = Position(**state["position"]) if state else Position()
+        self._saved_step = self.position.step
         self.metrics = MetricsLog(run.folder, self._trackers(resumed=state is not None))
         self._logs = (self.metrics.lines, run.rollouts_log, run.skipped)
         self._stage_state: dict[str, Any] | None = None
@@ -90,6 +98,9 @@ class Journal:
         """Write the metrics row of a step and move on."""
         position = self.position
         position.stage_step, position.step = position.stage_step + 1, position.step + 1
+        if "reward/unscored" in values:
+            position.unscored += values["reward/unscored"]
+            position.scored_steps += 1
         row = {**values, **self._machine_metrics(values)}
         if distributed.is_main():
             self.metrics.write(position.step, section.name, row)
@@ -149,23 +160,53 @@ class Journal:
             optimizer_state=self.run.trainer.optimizer.state_dict() if is_shared_out or distributed.is_main() else None,
             save_model=lambda folder: save_policy_folder(self.run, folder, weights),
         )
+        self._saved_step = position.step
         best, keep_last = position.best[1] if position.best else None, self.config.checkpoint.keep_last
         distributed.on_main(lambda: prune_checkpoints(self.run.folder, keep_last=keep_last, best=best))
 
     def finish(self) -> None:
-        """The closing table."""
+        """The closing table, below whatever the trackers say at their end."""
+        position = self.position
         self._take_seconds()  # of the last validation and checkpoint
-        if self.position.validations:
-            self.console.print(score_table([(label, metrics) for label, _, metrics in self._milestones()]))
-        self.console.print(
-            closing_lines(
-                folder=self.run.folder,
-                checkpoint=self.checkpoint,
-                cache=self.run.cache.metrics(),
-                seconds=self.position.seconds,
-            )
-        )
         self.metrics.close()
+        if position.validations:
+            self.console.print(score_table([(label, metrics) for label, _, metrics in self._milestones()]))
+        assert self.checkpoint is not None
+        best = position.best
+        closing = Closing(
+            folder=self.run.folder,
+            latest=(self.checkpoint, self._watched_score()),
+            best=(self.checkpoint.with_name(best[1]), best[0]) if best else None,
+            watched=self.config.checkpoint.best,
+            cache=self.run.cache.metrics(),
+            seconds=position.seconds,
+            unscored=position.unscored / position.scored_steps if position.scored_steps else 0.0,
+            has_rollouts=self.run.rollouts_log.size > 0,
+            tensorboard="tensorboard" in self.config.log.trackers,
+        )
+        self.console.print(closing_lines(closing))
+
+    def stopped(self) -> None:
+        """Say, after a stop request, how far the run came and how it goes on."""
+        self.metrics.close()
+        assert self.checkpoint is not None
+        self.console.print(stopped_line(self.position.step, self.checkpoint, command=self._command))
+
+    @contextmanager
+    def told_of_ctrl_c(self) -> Iterator[None]:
+        """Within the block Ctrl-C also says which steps are lost and how the run goes on."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.console.end_stage()
+            said = {"saved_step": self._saved_step, "checkpoint": self.checkpoint, "command": self._command}
+            self.console.print(interrupted_line(self.position.step, **said))
+            raise
+
+    @property
+    def _command(self) -> str:
+        flag = "--resume" if self.checkpoint else "--overwrite"
+        return command_to_go_on(self.run.folder, processes=distributed.world_size(), flag=flag)
 
     def _trackers(self, *, resumed: bool) -> list[Tracker]:
         """Opened on the main rank only."""
@@ -179,7 +220,12 @@ class Journal:
             config=self.config.model_dump(mode="json"),
             next_step=self.position.step + 1 if resumed else None,
         )
-        return open_trackers(self.config.log.trackers, run)
+        names = self.config.log.trackers
+        trackers = open_trackers(names, run)
+        for name, tracker in zip(names, trackers, strict=True):
+            if tracker.address:
+                self.console.print(f"{name}: {tracker.address}")
+        return trackers
 
     def _restore(self, checkpoint: Path, state: dict[str, Any]) -> None:
         """Continue from a checkpoint: stage, optimizer, random states, and the logs cut back to it."""

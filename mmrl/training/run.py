@@ -71,9 +71,10 @@ def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
         )
         run.skipped.add(skipped)
         journal.console.opening(changes, notes)
-        with stop_on_sigterm() as stop:
+        with stop_on_sigterm() as stop, journal.told_of_ctrl_c():
             for index in range(journal.position.stage, len(config.stages)):
                 if not run_stage(run, journal, index, rows[index], stop):
+                    journal.stopped()
                     return EXIT_TERMINATED
         journal.finish()
         return 0

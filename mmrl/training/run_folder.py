@@ -6,6 +6,7 @@ import fcntl
 import importlib.metadata
 import json
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -41,8 +42,8 @@ def open_run_folder(config: RunConfig, *, resume: bool, overwrite: bool = False)
         _empty(folder)
     elif resolved.is_file() and not resume and has_trained(folder):
         raise ConfigError(
-            f"{folder} already holds a run; continue it with --resume, start over with --overwrite, "
-            "or give this one another name (name=...)"
+            f"{folder} already holds a run; continue it with resume (--resume), start over with overwrite "
+            "(--overwrite), or give this one another name (name=...)"
         )
     elif resolved.is_file() and resume:
         changes = changed_keys(resolved, config)
@@ -56,6 +57,16 @@ def open_run_folder(config: RunConfig, *, resume: bool, overwrite: bool = False)
     _write_json(folder / "templates.json", template_record(config))
     _write_json(folder / "environment.json", environment())
     return folder, changes
+
+
+def command_to_go_on(folder: Path, *, processes: int = 1, flag: str = "--resume") -> str:
+    """The shell command that takes up the run of a folder again, from its newest checkpoint.
+
+    >>> command_to_go_on(Path("runs/mine"), processes=2)
+    'mmrl launch --nproc 2 train runs/mine/resolved.yaml --resume'
+    """
+    launcher = ["launch", "--nproc", str(processes)] if processes > 1 else []
+    return shlex.join(["mmrl", *launcher, "train", str(folder / "resolved.yaml"), flag])
 
 
 def has_trained(folder: Path) -> bool:

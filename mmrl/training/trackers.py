@@ -6,6 +6,7 @@ A tracker is a class with four methods and its line in TRACKERS. Each continues 
 from __future__ import annotations
 
 import json
+import pkgutil
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from PIL import Image
+
+from mmrl.errors import ConfigError
 
 COLUMNS = ("task", "sample_id", "completion", "answer", "reward")
 
@@ -45,7 +48,12 @@ class Generation:
 
 
 class Tracker(Protocol):
-    """One place that metrics go to. `flush` comes before every checkpoint: what it covers is not sent again."""
+    """One place that metrics go to. `flush` comes before every checkpoint: what it covers is not sent again.
+
+    address: where a person looks the record up, where that is not in the run folder.
+    """
+
+    address: str | None
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None: ...
 
@@ -58,6 +66,8 @@ class Tracker(Protocol):
 
 class TensorBoard:
     """Event files in `tensorboard/` of the run folder. A resumed run drops what was written after its checkpoint."""
+
+    address = None
 
     def __init__(self, run: TrackedRun) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -100,7 +110,9 @@ class Wandb:
             resume="allow",
             dir=str(run.folder),
             config=dict(run.config),
+            settings=wandb.Settings(silent=True),  # its summary would bury the closing table
         )
+        self.address = self._run.url
         self._run.define_metric("*", step_metric="step")  # repeated steps of a resumed run are told by their number
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
@@ -121,6 +133,8 @@ class Wandb:
 
 class Trackio:
     """trackio, local or on a Space (TRACKIO_SPACE_ID)."""
+
+    address = None
 
     def __init__(self, run: TrackedRun) -> None:
         import trackio  # pyright: ignore[reportMissingImports]
@@ -147,6 +161,8 @@ class Trackio:
 
 class Mlflow:
     """MLflow, at MLFLOW_TRACKING_URI; the project is the experiment."""
+
+    address = None
 
     def __init__(self, run: TrackedRun) -> None:
         import mlflow  # pyright: ignore[reportMissingImports]
@@ -182,8 +198,38 @@ class Mlflow:
 TRACKERS: dict[str, type[Any]] = {"tensorboard": TensorBoard, "wandb": Wandb, "trackio": Trackio, "mlflow": Mlflow}
 
 
+# What a tracker's library raises beside Python's own errors.
+_OWN_ERRORS = {"wandb": "wandb.errors:Error", "mlflow": "mlflow.exceptions:MlflowException"}
+
+
 def open_trackers(names: Sequence[str], run: TrackedRun) -> list[Tracker]:
-    return [TRACKERS[name](run) for name in names]
+    """Raises ConfigError, naming the tracker, for one that does not start."""
+    return [_opened(name, run) for name in names]
+
+
+def _opened(name: str, run: TrackedRun) -> Tracker:
+    own = [pkgutil.resolve_name(_OWN_ERRORS[name])] if name in _OWN_ERRORS else []
+    try:
+        return TRACKERS[name](run)
+    except (OSError, ValueError, RuntimeError, ImportError, *own) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ConfigError(f"log.trackers: {name} does not start: {reason}; mend that, or leave {name} out") from error
+
+
+def login_problem(name: str) -> str | None:
+    """Why a tracker would refuse a run for want of credentials; None where nothing is known to be missing."""
+    if name != "wandb":
+        return None
+    import requests
+    import wandb  # pyright: ignore[reportMissingImports]
+
+    settings = wandb.setup().settings
+    wandb.teardown()  # what it read of the environment would hold for this process's life
+    if settings.mode in ("offline", "disabled", "dryrun"):
+        return None
+    if settings.api_key or settings.identity_token_file or requests.utils.get_netrc_auth(settings.base_url):
+        return None
+    return "wandb has no API key; run `wandb login`, or set WANDB_MODE=offline to write into the run folder alone"
 
 
 def record_id(folder: Path) -> str:

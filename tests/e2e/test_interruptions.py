@@ -108,8 +108,8 @@ def runs(tmp_path_factory) -> Runs:
 
 def interrupt(
     runs: Runs, name: str, number: int, *arguments: str, workers: tuple[str, ...] = (REWARD_WORKER,)
-) -> tuple[int, str]:
-    """Start a run, send it a signal after its third step; its exit code and errors.
+) -> tuple[int, str, str]:
+    """Start a run, send it a signal after its third step; its exit code, output and errors.
 
     It must have had these worker processes, and all its processes must end.
     """
@@ -117,14 +117,14 @@ def interrupt(
     wait_until(lambda: runs.steps_done(name) >= 3, process)
     below = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in descendants(process.pid)}
     process.send_signal(number)
-    _, err = process.communicate(timeout=PATIENCE_S)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert [w for w in workers if not any(w in command for command in below.values())] == []
     wait_for_the_end_of(below)
-    return process.returncode, err
+    return process.returncode, out, err
 
 
 def test_sigterm_writes_a_checkpoint_and_the_run_continues_exactly(runs):  # faults 73, 74
-    code, err = interrupt(runs, "terminated", signal.SIGTERM)
+    code, out, err = interrupt(runs, "terminated", signal.SIGTERM, "log.console=true")
     assert code == 75, err
     assert "Traceback" not in err
     stopped = find_checkpoints(runs.out / "terminated")[-1]
@@ -132,11 +132,14 @@ def test_sigterm_writes_a_checkpoint_and_the_run_continues_exactly(runs):  # fau
     assert (state["stage"], state["step"]) == (1, runs.steps_done("terminated"))
     assert 3 <= state["step"] < 6
 
+    go_on = f"mmrl train {runs.out / 'terminated' / 'resolved.yaml'} --resume"
+    said = f"stopped at step {state['step']} on request (SIGTERM); checkpoint: {stopped}; go on with `{go_on}`"
+    assert out.splitlines()[-1] == said
+
     code, out, err = runs.finish("terminated", "--resume", "log.console=true", "checkpoint.keep_last=5")
     assert code == 0, err
     # A configuration that changed in between is used, and listed key by key.
     assert "changed since this run was started: checkpoint.keep_last: 20 -> 5" in out
-    assert "changed since this run was started: log.console: false -> true" in out
     assert f"continuing from {stopped} ({state['step']} steps done)" in out
     assert runs.result("terminated") == runs.result("whole")
 
@@ -144,7 +147,7 @@ def test_sigterm_writes_a_checkpoint_and_the_run_continues_exactly(runs):  # fau
 def test_a_killed_run_continues_exactly(runs):  # fault 75
     folder = runs.out / "killed"
     cold = f"cache.dir={folder.parent / 'cold'}"  # so that clips and pictures have to be opened, by a decoder process
-    code, _ = interrupt(runs, "killed", signal.SIGKILL, cold, workers=(REWARD_WORKER, "mmrl.data.decode_worker"))
+    code, _, _ = interrupt(runs, "killed", signal.SIGKILL, cold, workers=(REWARD_WORKER, "mmrl.data.decode_worker"))
     assert code == -signal.SIGKILL
     (folder / "checkpoints" / ".building-step-000004" / "model").mkdir(parents=True)  # as if while saving
     with (folder / "metrics.jsonl").open("a") as file:
@@ -156,8 +159,12 @@ def test_a_killed_run_continues_exactly(runs):  # fault 75
 
 
 def test_ctrl_c_ends_without_a_traceback_and_the_run_continues_exactly(runs):
-    code, err = interrupt(runs, "interrupted", signal.SIGINT)
+    code, out, err = interrupt(runs, "interrupted", signal.SIGINT, "log.console=true")
     assert code == 130
+    folder = runs.out / "interrupted"
+    newest = find_checkpoints(folder)[-1]
+    assert out.splitlines()[-1].startswith("interrupted: ") and "lost" in out.splitlines()[-1]
+    assert f"{newest} is the newest checkpoint; go on with `mmrl train {folder}/resolved.yaml --resume`" in out
     assert "Traceback" not in err
     code, _, err = runs.finish("interrupted", "--resume")
     assert code == 0, err
@@ -168,5 +175,5 @@ def test_a_run_folder_in_use_is_not_touched(runs):
     before = runs.result("whole")
     code, _, err = runs.finish("whole")
     assert code == 2
-    assert err.startswith("error: ") and "already holds a run; continue it with --resume" in err
+    assert err.startswith("error: ") and "already holds a run; continue it with resume (--resume)" in err
     assert runs.result("whole") == before

@@ -118,7 +118,7 @@ def test_a_damaged_checkpoint_is_named(constant, tmp_path):  # fault 75
 
 def test_another_model_or_an_occupied_folder_is_refused(constant):
     config = constant / "config.yaml"
-    assert "already holds a run; continue it with --resume" in mmrl("train", config, "data.val=[]").line_with("error: ")
+    assert mmrl("train", config, "data.val=[]").line_with("error: ", "already holds a run; continue it with resume")
     other = mmrl("train", config, "data.val=[]", "model.path=/elsewhere", "--resume")
     assert (other.code, "would go on with its weights" in other.line_with("error: ")) == (2, True)
 

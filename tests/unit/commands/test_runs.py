@@ -40,6 +40,7 @@ def test_states(tmp_path):
     assert (finished.state, finished.resume) == ("finished", None)
     empty = summarise(make_run(tmp_path / "b", steps=2))
     assert (empty.state, empty.steps, empty.saved_steps, empty.best) == ("empty", 2, 0, None)
+    assert (empty.resume, empty.begins_again) == (None, f"mmrl train {tmp_path}/b/resolved.yaml --overwrite")
     with only_run_in(make_run(tmp_path / "c", steps=2)):
         assert summarise(tmp_path / "c").state == "running"
         assert summarise(tmp_path / "c").resume is None
@@ -58,6 +59,9 @@ def test_printed_and_as_json(tmp_path, capsys):
         f"{tmp_path}/a  stopped  7/10 steps, 6 saved  best 0.500 at step-000004",
         f"    mmrl train {tmp_path}/a/resolved.yaml --resume",
     ]
+    make_run(tmp_path / "empty", steps=2)
+    assert runs_command(tmp_path / "empty", as_json=False) == 0
+    assert "no checkpoint, so it begins again: mmrl train" in capsys.readouterr().out
     assert runs_command(tmp_path / "a", as_json=True) == 0
     assert json.loads(capsys.readouterr().out)[0]["state"] == "stopped"
 

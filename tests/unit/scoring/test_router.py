@@ -72,7 +72,7 @@ def test_a_failing_reward_leaves_its_row_unscored_and_counted():
     scores = router(tasks).score([(answered("x"), ["raise", "ok", "nan", "raise"])])
     assert np.array_equal(scores.rewards_N, [np.nan, 2, np.nan, np.nan], equal_nan=True)
     assert scores.events == {"bad/raised": 2, "bad/not_finite": 1}
-    assert scores.messages["bad/raised"] == "KeyError: 'boom'"
+    assert scores.messages["bad/raised"] == "rows.jsonl:7 (id=s1): task 't', reward 'bad': raised: KeyError: 'boom'"
     assert math.isnan(scores.breakdown_of(0, 0)["bad"]) and scores.breakdown_of(0, 0)["format"] == 0
 
 
@@ -86,12 +86,12 @@ def test_an_unparsable_gold_answer_is_unscored_never_right():  # fault 68
     scores = router({"t": [{"reward": "math"}]}).score([(answered("{{{"), ["{{{"]), (answered("2"), ["2"])])
     assert np.array_equal(scores.rewards_N, [np.nan, 1], equal_nan=True)
     assert scores.events == {"math/bad_answer": 1}
-    assert "rows.jsonl:7 (id=s1)" in scores.messages["math/bad_answer"]
+    assert scores.messages["math/bad_answer"].count("rows.jsonl:7 (id=s1)") == 1
 
 
 def test_on_error_error_stops_and_names_the_sample():
     strict = router({"t": [{"reward": f"{FILE}:score"}]}, on_error="error")
-    with pytest.raises(RewardError, match=r"rows\.jsonl:7 \(id=s1\): reward 'score': raised: KeyError"):
+    with pytest.raises(RewardError, match=r"rows\.jsonl:7 \(id=s1\): task 't', reward 'score': raised: KeyError"):
         strict.score([(answered("x"), ["ok", "raise"])])
 
 

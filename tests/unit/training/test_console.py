@@ -1,9 +1,8 @@
 import io
-from pathlib import Path
 
 from rich.console import Console
 
-from mmrl.training.console import closing_lines, score_table, status_line
+from mmrl.training.console import TrainConsole, score_table, status_line
 
 
 def shown(renderable) -> str:
@@ -27,19 +26,40 @@ def test_a_single_validation_has_no_change():
     assert "+" not in shown(score_table([("start", {"val/task/a": 0.5, "val/mean": 0.5})])).replace("─┼", "")
 
 
-def test_closing_lines_say_where_things_are():
-    text = closing_lines(
-        folder=Path("runs/x"),
-        checkpoint=Path("runs/x/checkpoints/step-000009"),
-        cache={"hits": 24200, "misses": 3},
-        seconds={"step": 20.0, "update": 12.4, "rollout": 30.2},
-    )
-    assert text.splitlines()[:4] == [
-        "cache: 24200 hits, 3 misses",
-        "seconds: rollout 30, update 12",
-        "run folder: runs/x",
-        "checkpoint: runs/x/checkpoints/step-000009/model (loads with transformers' from_pretrained)",
+def console(monkeypatch, capsys):
+    """A console without a terminal, a clock that the test sets, and what was printed."""
+    clock = [0.0]
+    monkeypatch.setattr("mmrl.training.console.time.monotonic", lambda: clock[0])
+    return TrainConsole(enabled=True), clock, lambda: capsys.readouterr().out.splitlines()
+
+
+def test_progress_lines_at_the_first_step_the_last_and_every_ten_seconds(monkeypatch, capsys):
+    shown, clock, printed = console(monkeypatch, capsys)
+    shown.start_stage("rl", done=2, total=10)
+    for done, seconds in ((3, 3), (4, 6), (5, 13), (6, 14), (10, 20)):
+        clock[0] = float(seconds)
+        shown.step(done, {"reward/mean": 0.5})
+    shown.end_stage()
+    assert printed() == [
+        "rl 3/10  reward 0.500  elapsed 3 s, left about 21 s",
+        "rl 5/10  reward 0.500  elapsed 13 s, left about 22 s",
+        "rl 10/10  reward 0.500  elapsed 20 s",
     ]
+
+
+def test_a_stage_that_ends_early_shows_its_last_step(monkeypatch, capsys):
+    shown, _, printed = console(monkeypatch, capsys)
+    shown.start_stage("rl", done=0, total=10)
+    shown.step(1, {})
+    shown.step(2, {})
+    shown.end_stage()
+    assert [line.split("  ")[0] for line in printed()] == ["rl 1/10", "rl 2/10"]
+
+
+def test_unscored_completions_of_a_validation_are_said(monkeypatch, capsys):
+    shown, _, printed = console(monkeypatch, capsys)
+    shown.validation(3, {"val/task/a": 0.5, "val/mean": 0.5, "val/unscored": 0.25}, [])
+    assert printed() == ["held-out score at step 3: 0.500  (a 0.500); 25 % of the completions got no score"]
 
 
 def test_status_line_shows_only_what_was_measured():

@@ -31,7 +31,7 @@ def test_a_folder_holds_what_the_run_was_started_with(tmp_path):
 def test_a_folder_in_use_needs_a_decision(tmp_path):
     folder, _ = open_run_folder(config(tmp_path), resume=False)
     (folder / "metrics.jsonl").write_text('{"step": 1, "stage": "rl"}\n')
-    with pytest.raises(ConfigError, match="already holds a run; continue it with --resume"):
+    with pytest.raises(ConfigError, match="already holds a run; continue it with resume"):
         open_run_folder(config(tmp_path), resume=False)
     folder, changes = open_run_folder(config(tmp_path, seed=1), resume=True)
     assert changes == ["seed: 0 -> 1"]

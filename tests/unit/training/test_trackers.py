@@ -1,5 +1,6 @@
 """Trackers: every one takes the same metrics and pictures, and a resumed run goes on in its record."""
 
+import dataclasses
 import importlib.util
 import json
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from makers.trained import tracked
 from PIL import Image
 
+from mmrl.errors import ConfigError
 from mmrl.training.trackers import COLUMNS, TRACKERS, Generation, open_trackers, record_id
 
 RED = Image.new("RGB", (40, 30), (255, 0, 0))
@@ -79,3 +81,13 @@ def test_a_run_keeps_its_record_id(tmp_path):
     assert record_id(tmp_path) == first and len(first) == 12
     (tmp_path / "other").mkdir()
     assert record_id(tmp_path / "other") != first
+
+
+def test_a_tracker_that_does_not_start_is_named(tmp_path, monkeypatch):
+    (tmp_path / "tensorboard").touch()  # a file where its folder should be
+    with pytest.raises(ConfigError, match=r"log\.trackers: tensorboard does not start: .*; mend that, or leave"):
+        open_trackers(["tensorboard"], tracked(tmp_path))
+    need("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    with pytest.raises(ConfigError, match=r"log\.trackers: wandb does not start: "):
+        open_trackers(["wandb"], dataclasses.replace(tracked(tmp_path), project="a/b"))
