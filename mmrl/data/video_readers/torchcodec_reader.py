@@ -48,7 +48,7 @@ class TorchcodecClip:
         if self._decoder.metadata.num_frames != self.info.num_frames:
             counts = f"{self._decoder.metadata.num_frames} frames where {self.info.num_frames} are presented"
             raise MediaError(path, f"reader torchcodec counts {counts}; use data.video.reader: pyav")
-        self._first_s = self._decoder.metadata.begin_stream_seconds_from_content
+        self._first_s = self._decoder.metadata.begin_stream_seconds_from_content or 0.0
 
     def close(self) -> None:
         del self._decoder
