@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+_TYPE_WORDS = {
+    (int, float): "a number",
+    str: "text",
+    (bytes, bytearray, memoryview): "bytes",
+    (list, tuple): "a list",
+    Mapping: "a mapping",
+}
 
 
 def one_line(text: str) -> str:
@@ -17,6 +25,20 @@ def one_line(text: str) -> str:
     'a\\\\nb'
     """
     return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda m: m[0].encode("unicode_escape").decode(), text)
+
+
+def type_words(value: object) -> str:
+    """What a value of a row is, in words for somebody who does not write Python.
+
+    >>> type_words(3), type_words(["a"]), type_words(None)
+    ('a number', 'a list', 'null')
+    """
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    for kind, words in _TYPE_WORDS.items():
+        if isinstance(value, kind):
+            return words
+    return type(value).__name__
 
 
 class MmrlError(ValueError):

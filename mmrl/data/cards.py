@@ -20,7 +20,7 @@ from mmrl.data.media_cell import read_media_cell
 from mmrl.data.placeholders import PATH, Filler, check_counts, media_in_front
 from mmrl.data.sample import GeometryPart, MediaKind, MediaRef, Message, Part, Sample, TextPart
 from mmrl.data.templates import Templates, apply_templates, join_text
-from mmrl.errors import ConfigError, DataError, did_you_mean
+from mmrl.errors import ConfigError, DataError, did_you_mean, type_words
 from mmrl.plugins import shipped_dir
 
 FIELDS = (
@@ -354,7 +354,7 @@ def _media_tokens(card: CardSection) -> list[tuple[MediaKind, str]]:
 def _text(value: Any, name: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    raise DataError(f"{name} must be a string, not {type(value).__name__}")
+    raise DataError(f"{name} must be a string, not {type_words(value)}")
 
 
 def _numbers(value: Any, column: str) -> tuple[float, ...]:

@@ -6,6 +6,7 @@ made, so a row that passes is a row that trains.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,16 +21,17 @@ from rich.table import Table
 
 from mmrl.config.checks import located
 from mmrl.config.run_checks import check_run
-from mmrl.config.schema import DataSection, DatasetSection, RunConfig
+from mmrl.config.schema import DataSection, DatasetSection, RunConfig, StageSection
 from mmrl.data.cache import Opener, PixelCache
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.fit import Fit, processor_at
 from mmrl.data.prepare import Prepared, Preparer
 from mmrl.data.readers import SampleSet, read_dataset
 from mmrl.data.sample import GeometryKind
+from mmrl.data.score_names import HeldOut, idle_tasks, score_problems
 from mmrl.data.skipped import Skipped, SkippedLog
 from mmrl.data.templates import dataset_name
-from mmrl.errors import MmrlError, PromptTooLongError
+from mmrl.errors import ConfigError, MmrlError, PromptTooLongError
 from mmrl.models.families import FamilyProcessor
 from mmrl.scoring.router import Router
 
@@ -99,6 +101,9 @@ def check(config: RunConfig, *, media: MediaChoice = "sample") -> int:
         reports = [report for key, data in place.data_sections() for report in checker.reports(key, data)]
     contradictions = [problem for r in reports for problem in r.contradictions] + _absent_tasks(config, reports)
     misspelt, idle = _unused_budgets(checker.fit, reports)
+    if all(report.tasks and not report.bad for report in reports):  # else missing rows may be those that have a task
+        contradictions += score_problems(place, [_held_out(config, stage, reports) for stage in config.stages])
+        idle += idle_tasks(place, {task for report in reports for task in report.tasks})
     console.print(_table(reports, console), soft_wrap=False, crop=False)
     _print_bad_rows(console, reports)
     for note in idle:
@@ -140,6 +145,8 @@ class Checker:
             report.contradictions += self.fit.problems(report.key, report.section, samples, scored=scored)
             if not report.contradictions:  # else each sample would only repeat them
                 self._cost(report, samples, self._preparer(lenient, log, opener))
+        except ConfigError as error:
+            report.contradictions.append(f"{report.split} {report.name}: {error}")
         except MmrlError as error:
             report.problems.append(str(error))
         report.rows, report.bad = log.total(report.name), log.rows
@@ -238,6 +245,11 @@ def _absent_tasks(config: RunConfig, reports: Sequence[DatasetReport]) -> list[s
     return problems
 
 
+def _held_out(config: RunConfig, stage: StageSection, reports: Sequence[DatasetReport]) -> HeldOut:
+    data = stage.data or config.data
+    return [(report.name, tuple(report.tasks)) for report in reports if report.data is data and report.split == "val"]
+
+
 def _table(reports: Sequence[DatasetReport], console: Console) -> Table:
     table = Table(title="datasets (min / median / p95 / max)", title_justify="left", show_edge=False)
     for column in ("dataset", "tasks"):
@@ -277,8 +289,22 @@ def spread(values: Sequence[int]) -> str:
 
 
 def _print_bad_rows(console: Console, reports: Sequence[DatasetReport]) -> None:
+    """The bad rows of each dataset; those with the same cause in one line, with the first of them."""
     for report in reports:
-        for row in report.bad[:_LISTED]:
-            console.print(f"[yellow]{row.kind}[/yellow] {escape(row.where)}: {escape(row.reason)}")
-        if len(report.bad) > _LISTED:
-            console.print(f"... and {len(report.bad) - _LISTED} more bad rows in {escape(report.name)}")
+        named = escape(f"{report.split} {report.name}")
+        causes = _by_cause(report.bad)
+        for rows in causes[:_LISTED]:
+            count = f"{len(rows)} rows, the first: " if len(rows) > 1 else ""
+            first = escape(f"{rows[0].where}: {rows[0].reason}")
+            console.print(f"{named}: [yellow]{rows[0].kind}[/yellow] {count}{first}")
+        if len(causes) > _LISTED:
+            console.print(f"{named}: ... and {sum(map(len, causes[_LISTED:]))} more bad rows")
+
+
+def _by_cause(rows: Sequence[Skipped]) -> list[list[Skipped]]:
+    """Rows of the same kind and reason together, whatever the name of the file that each of them misses."""
+    causes: dict[tuple[str, str], list[Skipped]] = defaultdict(list)
+    for row in rows:
+        reason = row.reason if row.path is None else row.reason.replace(Path(row.path).name, "")
+        causes[row.kind, reason].append(row)
+    return list(causes.values())

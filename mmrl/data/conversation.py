@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mmrl.data.placeholders import PATH, Piece, Slot, split_text
-from mmrl.errors import DataError
+from mmrl.errors import DataError, type_words
 
 ROLES = ("system", "user", "assistant")
 _TEXT_PARTS = ("text", "input_text", "output_text")
@@ -104,9 +104,7 @@ def _prompt(prompt: Any, extra: str | None, roles: Mapping[str, str]) -> list[Tu
     if isinstance(prompt, str):
         return [Turn("user", "\n".join(text for text in (prompt, extra) if text))]
     if not isinstance(prompt, list) or not prompt:
-        raise DataError(
-            f"the prompt must be a string or a list of messages, not {type(prompt).__name__} {prompt!r:.60}"
-        )
+        raise DataError(f"the prompt must be a string or a list of messages, not {type_words(prompt)} {prompt!r:.60}")
     if extra is not None:
         raise DataError("a list of messages and an input column; the input belongs to a prompt that is text")
     return [_turn(message, roles) for message in prompt]

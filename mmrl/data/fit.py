@@ -19,18 +19,22 @@ from mmrl.models.load import processor_of
 from mmrl.scoring.router import Router
 
 _ALWAYS_THERE = ("image", "video")
+_PROCESSOR_KEYS = ("model.chat_template", "model.enable_thinking")  # beside model.path, on which a processor depends
 
 
 def processor_at(run: Located) -> FamilyProcessor:
     """The processor of the run's model, whose weight files were found whole (none is read). ConfigError begins with the
-    line that names the model.
+    line that names the model, or of the key at fault.
     """
     try:
         processor = processor_of(run.config.model)
         model_folder(run.config.model, weights=True)
         return processor
     except ConfigError as error:
-        raise ConfigError(run.at("model.path", f"key 'model.path': {error}")) from error
+        said = str(error)
+        named = next((key for key in _PROCESSOR_KEYS if said.startswith(key)), None)
+        line = run.at(named, said) if named else run.at("model.path", f"key 'model.path': {said}")
+        raise ConfigError(line) from error
 
 
 @dataclass

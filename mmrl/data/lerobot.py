@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.config.schema import RobotSection
-from mmrl.errors import DataError
+from mmrl.errors import DataError, type_words
 
 INFO = Path("meta/info.json")
 _VERSIONS = ("v2.0", "v2.1")
@@ -200,5 +200,5 @@ def _json(raw: bytes, place: object) -> dict[str, Any]:
     except ValueError as error:  # not UTF-8, or no JSON
         raise DataError(f"{place}: not valid JSON: {error}") from error
     if not isinstance(value, dict):
-        raise DataError(f"{place}: must be a JSON object, this is a {type(value).__name__}")
+        raise DataError(f"{place}: must be a JSON object, this is {type_words(value)}")
     return value

@@ -15,7 +15,7 @@ from typing import Any
 from mmrl.data.locate import Locator, MediaRules, decode_base64
 from mmrl.data.locations import FileSource, FrameFiles, MediaSource, PdfPage, RawBytes
 from mmrl.data.sample import MediaKind, MediaRef
-from mmrl.errors import DataError, did_you_mean
+from mmrl.errors import DataError, did_you_mean, type_words
 
 _SOURCES = ("image", "video", "path", "bytes", "url", "frames")
 # Key as rows write it -> key of ours. What says the same may be given once.
@@ -58,7 +58,7 @@ def read_media_cell(
     if isinstance(value, list | tuple):
         return [cell.medium(item, f"{field}[{number}]") for number, item in enumerate(value)]
     if not isinstance(value, str | bytes | Mapping):
-        raise DataError(f"{field} must be a path, a mapping, bytes, or a list of such, not {type(value).__name__}")
+        raise DataError(f"{field} must be a path, a mapping, bytes, or a list of such, not {type_words(value)}")
     return [cell.medium(value, f"{field}[0]")]
 
 
@@ -119,7 +119,7 @@ class _Cell:
         if isinstance(value, str):
             return RawBytes(decode_base64(value, name), f"base64 of {name}")
         if not isinstance(value, bytes | bytearray | memoryview):
-            raise DataError(f"{name}: `bytes` must hold bytes or base64, not {type(value).__name__}")
+            raise DataError(f"{name}: `bytes` must hold bytes or base64, not {type_words(value)}")
         if not value:
             raise DataError(f"{name}: holds no bytes")
         return RawBytes(bytes(value), f"{self.kind} bytes of {name}")
@@ -130,7 +130,7 @@ class _Cell:
         if isinstance(value, list | tuple):
             return self._frames(list(value), name)
         if not isinstance(value, str) or not value:
-            raise DataError(f"{name} must be a path, not {'an empty string' if value == '' else type(value).__name__}")
+            raise DataError(f"{name} must be a path, not {'an empty string' if value == '' else type_words(value)}")
         return self.locator.locate(value, name)
 
     def _frames(self, values: list[Any], name: str) -> FrameFiles:

@@ -32,6 +32,7 @@ from mmrl.errors import MediaError
 from mmrl.models.load import geometry_of
 
 FAILURES = "failures.jsonl"
+_LISTED = 20
 Name = TypeVar("Name")
 
 # Sources are hashed this far ahead of the decoders, by threads: hashing waits for the disk and releases the GIL.
@@ -69,12 +70,16 @@ class Failure:
 
 @dataclass
 class Outcome:
-    """What happened to the media of a run so far. built + cached + repeated + failed = all."""
+    """What happened to the media of a run so far: built + cached + repeated + failures = all.
+
+    bad_rows are apart from them: rows whose media are not even looked at.
+    """
 
     built: int = 0
     cached: int = 0
     repeated: int = 0
     failures: list[Failure] = field(default_factory=list)
+    bad_rows: list[Failure] = field(default_factory=list)
 
 
 def preprocess(config: RunConfig, *, rehash: bool = False, workers: int | None = None) -> int:
@@ -96,9 +101,13 @@ def preprocess(config: RunConfig, *, rehash: bool = False, workers: int | None =
             with MediaOpener(data.video, workers or data.decode_workers) as opener:
                 run.fill(data, opener)
     console.print(_summary(run.outcome, cache, seconds=time.monotonic() - started), highlight=False)
-    for failure in run.outcome.failures[:20]:
+    unusable = run.outcome.bad_rows + run.outcome.failures
+    for failure in unusable[:_LISTED]:
         console.print(f"failed: {failure.where}: {failure.reason}", style="red", highlight=False, markup=False)
-    return 1 if run.outcome.failures else 0
+    if len(unusable) > _LISTED:
+        more = f"... and {len(unusable) - _LISTED} more, see {folder / FAILURES}"
+        console.print(more, style="red", highlight=False, markup=False)
+    return 1 if unusable else 0
 
 
 def data_sections(config: RunConfig) -> list[DataSection]:
@@ -154,7 +163,7 @@ class _Run:
         skipped = SkippedLog(None, max_fraction=1.0)
         media = distinct_media(self.config, lenient, skipped=skipped)
         for row in skipped.rows:
-            self._failed(Failure(row.path, row.where, row.reason))
+            self._failed(Failure(row.path, row.where, row.reason), self.outcome.bad_rows)
         self._progress.update(self._task, total=(self._progress.tasks[0].total or 0) + len(media))
         building: dict[str, Medium] = {}
         for request, result in self.cache.build_many(self._missing(media, opener.video, building), opener):
@@ -183,14 +192,14 @@ class _Run:
                 yield request
 
     def _medium_failed(self, medium: Medium, error: MediaError) -> None:
-        self._failed(Failure(error.path, medium.sample.where, str(error)))
+        self._failed(Failure(error.path, medium.sample.where, str(error)), self.outcome.failures)
         self._advance()
 
-    def _failed(self, failure: Failure) -> None:
-        self.outcome.failures.append(failure)
+    def _failed(self, failure: Failure, failures: list[Failure]) -> None:
+        failures.append(failure)
         self._failures.write(json.dumps(asdict(failure), ensure_ascii=False) + "\n")
         self._failures.flush()
-        self._progress.update(self._task, failed=f"{len(self.outcome.failures)} failed")
+        self._progress.update(self._task, failed=_failed_counts(self.outcome))
 
     def _advance(self) -> None:
         self._progress.advance(self._task)
@@ -230,12 +239,18 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, console=console)
 
 
+def _failed_counts(outcome: Outcome) -> str:
+    rows = f", {len(outcome.bad_rows)} bad rows" if outcome.bad_rows else ""
+    return f"{len(outcome.failures)} failed{rows}"
+
+
 def _summary(outcome: Outcome, cache: PixelCache, *, seconds: float) -> str:
     metrics = cache.metrics()
     hashed = cache.hashes.bytes_hashed
+    listed = f"; failures: {cache.folder / FAILURES}" if outcome.failures or outcome.bad_rows else ""
     return (
         f"{outcome.built} built, {outcome.cached} already cached, {outcome.repeated} of repeated content, "
-        f"{len(outcome.failures)} failed; {metrics['rebuilt']} damaged entries rebuilt; "
+        f"{_failed_counts(outcome)}; {metrics['rebuilt']} damaged entries rebuilt; "
         f"{metrics['bytes_written'] / 1e6:.1f} MB written, {hashed / 1e6:.1f} MB hashed in {seconds:.1f} s; "
-        f"cache: {cache.folder}" + (f"; failures: {cache.folder / FAILURES}" if outcome.failures else "")
+        f"cache: {cache.folder}{listed}"
     )

@@ -134,6 +134,8 @@ def read_dataset(section: DatasetSection, *, data: DataSection, relative_to: Pat
     rows = open_rows(path, split=section.split, robot=reader.card.robot)
     dataset = _check_rows(rows, reader, section=section, policies=_Policies(data, skipped))
     skipped.check()
+    if not len(rows):
+        raise DataError(f"{path}: holds no rows; write rows into it, or take the dataset out of the configuration")
     if not len(dataset.row_N):
         first = next((row for row in skipped.rows if row.dataset == name), None)
         raise DataError(f"{path}: no usable rows" + (f"; the first: {first.where}: {first.reason}" if first else ""))

@@ -23,7 +23,7 @@ import numpy as np
 
 from mmrl.config.schema import RobotSection
 from mmrl.data.lerobot import INFO, open_lerobot
-from mmrl.errors import DataError
+from mmrl.errors import ConfigError, DataError, did_you_mean, type_words
 
 KEPT_ROW_GROUP_BYTES = 2**30
 FORMATS = ".jsonl, .json (a list of objects), .parquet, or a folder: of datasets.save_to_disk, or of LeRobot"
@@ -45,12 +45,12 @@ class Rows(Protocol):
 
 
 def open_rows(path: Path, *, split: str | None = None, robot: RobotSection | None = None) -> Rows:
-    """The rows of a file or folder; the format is the suffix. DataError for a missing or unknown one.
+    """The rows of a file or folder; the format is the suffix. DataError for an unknown one, ConfigError for no file.
 
     split: of a folder. robot: which frames of a LeRobot folder are rows; None: the defaults.
     """
     if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
+        raise ConfigError(f"{path}: no such file or folder{_near(path)}")
     if (path / INFO).is_file():
         return open_lerobot(path, split=split, robot=robot or RobotSection())
     if path.is_dir():
@@ -61,6 +61,13 @@ def open_rows(path: Path, *, split: str | None = None, robot: RobotSection | Non
     if path.suffix.lower() not in openers:
         raise DataError(f"{path}: unknown format {path.suffix!r}; known: {FORMATS}")
     return openers[path.suffix.lower()](path)
+
+
+def _near(path: Path) -> str:
+    """What a path that leads nowhere may have meant, as the end of a message."""
+    if path.parent.is_dir():
+        return did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()])
+    return f"; there is no folder {path.parent}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +125,7 @@ def parse_row(raw: bytes, origin: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(json_problem(error), where=origin) from error
     if not isinstance(row, dict):
-        raise DataError(f"a row must be a JSON object, this is a {type(row).__name__}", where=origin)
+        raise DataError(f"a row must be a JSON object, this is {type_words(row)}", where=origin)
     if b"\\ud" in raw.lower():
         _refuse_half_characters(row, origin)
     return row

@@ -169,7 +169,7 @@ def test_task_column_wins_over_the_card():
     [
         ({"prompt": None}, "column 'prompt' (prompt) is null"),
         ({"prompt": " "}, "the prompt is empty"),
-        ({"prompt": 3}, "must be a string or a list of messages, not int"),
+        ({"prompt": 3}, "must be a string or a list of messages, not a number"),
         (
             {"prompt": [{"role": "user", "content": [{"type": "text"}]}]},
             "a part must be {type: text, text: ...} or of type",
@@ -181,9 +181,9 @@ def test_task_column_wins_over_the_card():
         ({"prompt": [{"role": "assistant", "content": "x"}]}, "has no message before the assistant's; it must end"),
         ({"prompt": [{"role": "system", "content": "x"}]}, "ends with a message of 'system'; it must end with one of"),
         ({"answer": None}, "column 'answer' (answer) is null; list answer in the card's `optional`"),
-        ({"task": 3}, "task must be a string, not int"),
+        ({"task": 3}, "task must be a string, not a number"),
         ({"id": 1.5}, "the id 1.5 must be a non-empty string or an integer"),
-        ({"images": 3}, "images must be a path, a mapping, bytes, or a list of such, not int"),
+        ({"images": 3}, "images must be a path, a mapping, bytes, or a list of such, not a number"),
     ],
 )
 def test_bad_values(change, message):

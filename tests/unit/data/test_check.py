@@ -63,6 +63,17 @@ def test_bad_rows_and_media_are_listed_with_their_reason(tmp_path, rows, capsys)
     assert "2 of 23 rows would be skipped, more than data.max_skipped_fraction=0.05" in capsys.readouterr().out
 
 
+def test_a_cause_of_many_rows_is_one_line(tmp_path, rows, capsys):
+    rows += [{"prompt": "?", "task": "text"}] * 9
+    rows += [{"prompt": "<image>?", "images": f"deep/{n}.png", "answer": "a", "task": "text"} for n in range(3)]
+    write_jsonl(tmp_path / "rows.jsonl", [*rows, {**rows[-1], "images": "3.png", "prompt": "no place"}])
+    assert check(config(tmp_path), media="none") == 1
+    one, two, three = [line for line in capsys.readouterr().out.splitlines() if ": bad_" in line]
+    assert one.startswith("train rows: bad_row 9 rows, the first: rows.jsonl:23 (id=rows:23): no column 'answer'")
+    assert two.startswith("train rows: bad_media 3 rows, the first: rows.jsonl:32 (id=rows:32): no such file: ")
+    assert three.startswith("train rows: bad_media rows.jsonl:35 (id=rows:35): no such file: ")
+
+
 def test_lengths_are_those_of_rendered_prompts(tmp_path, rows, capsys):  # fault 9
     assert check(config(tmp_path, max_prompt_tokens=5), media="all") == 1
     assert "22 of 22 prompts are longer than data.max_prompt_tokens=5" in capsys.readouterr().out
@@ -75,7 +86,7 @@ def test_lengths_are_those_of_rendered_prompts(tmp_path, rows, capsys):  # fault
     ("change", "code", "message"),
     [
         ({"stage": {"tasks": ["find", "zoom"]}}, 2, "stage 'rl': no training row of the task zoom; tasks: find, text"),
-        ({"train": [{"path": "gone.jsonl"}]}, 1, "train gone: "),
+        ({"train": [{"path": "row.jsonl"}]}, 2, "row.jsonl: no such file or folder; did you mean 'rows.jsonl'?"),
         ({"train": [{"path": "rows.jsonl"}]}, 2, "rows.jsonl:21 (id=rows:21): task 'find' has a box as its answer"),
     ],
 )
@@ -107,7 +118,9 @@ def test_without_a_terminal_no_line_is_wrapped(tmp_path, rows, capsys, monkeypat
     _, header, _, row, bad, *problems = capsys.readouterr().out.splitlines()
     assert [cell.strip() for cell in header.split("┃")] == HEADER
     assert [cell.strip() for cell in row.split("│")][:5] == [f"train {name}", "text 21, find 2", "23", "1", "22"]
-    assert bad.startswith("bad_media rows.jsonl:23 (id=rows:23): ") and f"{name}.png: not a picture" in bad
+    assert (
+        bad.startswith(f"train {name}: bad_media rows.jsonl:23 (id=rows:23): ") and f"{name}.png: not a picture" in bad
+    )
     assert [line.split(":")[0] for line in problems] == ["problem", "this would not run"]
 
 

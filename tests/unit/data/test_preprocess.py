@@ -96,6 +96,17 @@ def test_error_lines_are_not_wrapped(tmp_path, opened, capsys, monkeypatch):
     assert line in capsys.readouterr().err.splitlines()
 
 
+def test_many_failures_are_cut_and_rows_are_counted_apart(tmp_path, opened, capsys):
+    rows = media_rows(tmp_path, images=2)
+    (tmp_path / "1.png").write_bytes(b"<html>404</html>")
+    rows += [{"prompt": "<image>", "answer": "a", "task": "t"}] * 21
+    assert preprocess(load_config(write_config(tmp_path, rows))) == 1
+    said = capsys.readouterr().err
+    assert "1 built, 0 already cached, 0 of repeated content, 1 failed, 21 bad rows; " in said
+    assert said.count("\nfailed: ") == 20
+    assert f"\n... and 2 more, see {tmp_path / 'cache' / 'failures.jsonl'}\n" in said
+
+
 def test_stage_and_validation_data_are_included_and_budgets_of_a_dataset_hold(tmp_path, opened):
     rows = media_rows(tmp_path, images=2)
     path = write_config(tmp_path, rows[:1])

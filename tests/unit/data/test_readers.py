@@ -120,7 +120,7 @@ def test_errors_before_the_first_row(tmp_path):
         read(path, root="nowhere")
     with pytest.raises(ConfigError, match=r"dataset 'a': card.columns: unknown sample field"):
         read(path, card={"columns": {"x": "y"}})
-    with pytest.raises(DataError, match=r"a.jsonl: no usable rows"):
+    with pytest.raises(DataError, match=r"a.jsonl: holds no rows; write rows into it, or take"):
         read(write_jsonl(path, []))
 
 

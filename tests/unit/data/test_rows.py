@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from mmrl.data.rows import ParquetRows, open_rows
-from mmrl.errors import DataError
+from mmrl.errors import ConfigError, DataError
 
 ROWS = [
     {"prompt": "Wo ist der Hund? 犬", "images": ["a.jpg"], "meta": {"n": 1, "tags": ["x"]}},
@@ -97,6 +97,7 @@ def test_an_empty_list_has_no_rows(tmp_path):
     [
         ("a.jsonl", b'{"a": 1}\n{"a": }\n', "a.jsonl:2: not valid JSON: Expecting value at character 7"),
         ("a.jsonl", b'{"a": 1}\n[1, 2]\n', "a.jsonl:2: a row must be a JSON object, this is a list"),
+        ("a.jsonl", b"3\n", "a.jsonl:1: a row must be a JSON object, this is a number"),
         ("a.jsonl", '{"a": "é"}'.encode("latin-1"), "a.jsonl:1: not UTF-8 text"),
         ("a.json", b'[{"a": 1},\n {"a" 1}]', "a.json:2: not valid JSON: Expecting ':' delimiter, column 7"),
         ("a.json", b'[{"a": 1}\n{"a": 1}]', "a.json:2: not valid JSON: `,` and a row, or `]`, expected here"),
@@ -116,8 +117,13 @@ def test_broken_files_name_the_line(tmp_path, name, raw, message):
 
 
 def test_missing_file_and_unneeded_split(tmp_path):
-    with pytest.raises(DataError, match="no such file or folder"):
+    with pytest.raises(ConfigError, match="no such file or folder"):
         open_rows(tmp_path / "a.jsonl")
+    write_bytes(tmp_path / "train.jsonl", b"{}")
+    with pytest.raises(ConfigError, match=r"no such file or folder; did you mean 'train\.jsonl'\?"):
+        open_rows(tmp_path / "trian.jsonl")
+    with pytest.raises(ConfigError, match=r"no such file or folder; there is no folder .*deeper$"):
+        open_rows(tmp_path / "deeper" / "train.jsonl")
     with pytest.raises(DataError, match="remove it"):
         open_rows(write_bytes(tmp_path / "a.jsonl", b"{}"), split="train")
 
