@@ -66,16 +66,17 @@ def load_module(path: Path) -> ModuleType:
     return module
 
 
-def find_plugin(spelling: str, *, kind: str, relative_to: Path | None = None) -> Path | str:
+def find_plugin(spelling: str, *, kind: str, relative_to: Path | None = None, written: str | None = None) -> Path | str:
     """Where a spelling leads, without running it: the path of a file, or the name of an importable module.
 
+    written: what a message shows instead of a spelling that was made absolute.
     Raises PluginError, with the known names, when there is no such plug-in.
     """
     target, _, function = spelling.partition(":")
     if target.endswith(".py"):
         path = Path(target) if Path(target).is_absolute() else (relative_to or Path.cwd()) / target
         if not path.is_file():
-            raise PluginError(f"plug-in file {path} does not exist (written {spelling!r})")
+            raise PluginError(f"plug-in file {path} does not exist (written {(written or spelling)!r})")
         return path.resolve()
     if function:
         try:

@@ -40,6 +40,10 @@ class Located:
         origin = self.tree.at(loc).origin
         return fact if origin == Origin() else f"{origin}: {fact}"
 
+    def written(self, key: str) -> str | None:
+        """The text of a path as it was written; None where nobody wrote it."""
+        return self.tree.at([int(part) if part.isdecimal() else part for part in key.split(".")]).written
+
     def data_sections(self) -> Iterator[tuple[str, DataSection]]:
         yield "data", self.config.data
         for i, stage in enumerate(self.config.stages):
@@ -228,7 +232,7 @@ def _builtin_problems(run: Located, key: str, name: str, table: object) -> Probl
 
 def _plugin_problems(run: Located, key: str, spelling: str, *, kind: str) -> Problems:
     try:
-        find_plugin(spelling, kind=kind)
+        find_plugin(spelling, kind=kind, written=run.written(key))
     except PluginError as error:
         yield run.at(key, f"key {key!r}: {error}")
 

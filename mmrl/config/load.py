@@ -242,7 +242,7 @@ def _with_absolute_paths(tree: Node) -> Node:
 def _rewrite(node: Node, pattern: Loc, change: Any) -> Node:
     """The tree with `change` applied to the text at every place the pattern matches (`*` is any key)."""
     if not pattern:
-        return Node(change(node), node.origin) if isinstance(node.value, str) else node
+        return Node(change(node), node.origin, written=node.value) if isinstance(node.value, str) else node
     if isinstance(node.value, dict):
         matches = list(node.value) if pattern[0] == "*" else [k for k in (pattern[0],) if k in node.value]
         return Node(node.value | {k: _rewrite(node.value[k], pattern[1:], change) for k in matches}, node.origin)

@@ -110,6 +110,25 @@ def check_spaces(run: Located) -> Problems:
             yield from _raised(run, f"{key}.answer_space", lambda s=card.answer_space: parse_space(s))
 
 
+def check_adapter_names(run: Located) -> Problems:
+    """`model.lora` names layers that the model has. What is wrong with the model itself is said with its processor."""
+    from mmrl.config.model_checks import GROUPS
+
+    lora = run.config.model.lora
+    if lora is None or (not lora.modules_to_save and set(lora.targets) <= {*GROUPS}):
+        return
+    from mmrl.models.load import processor_of, skeleton
+    from mmrl.models.lora import check_names
+
+    try:
+        model, family = skeleton(run.config.model), processor_of(run.config.model).family
+    except ConfigError:
+        return
+    for key in ("targets", "modules_to_save"):
+        alone = lora.model_copy(update={"targets" if key == "modules_to_save" else "modules_to_save": ()})
+        yield from _raised(run, f"model.lora.{key}", lambda lora=alone: check_names(model, lora, family=family))
+
+
 def check_logins(run: Located) -> Problems:
     """Trackers have what they need to log in: they start only once the model is loaded."""
     from mmrl.training.trackers import login_problem
@@ -156,5 +175,6 @@ TRAINING_CHECKS: tuple[Callable[[Located], Problems], ...] = (
     check_rewards,
     check_algorithm,
     check_spaces,
+    check_adapter_names,
     check_logins,
 )

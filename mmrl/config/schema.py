@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveInt = Annotated[int, Field(gt=0)]
+# Far above what any machine holds: a slip of the keyboard, not a wish.
+Count = Annotated[int, Field(gt=0, le=10**6)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -52,7 +54,7 @@ class BudgetClass(Section):
 class LoraSection(Section):
     """Low-rank adapters: small matrices beside frozen linear layers, the only thing that is trained."""
 
-    rank: PositiveInt = Field(default=16, description="inner width of an adapter")
+    rank: Count = Field(default=16, description="inner width of an adapter")
     alpha: PositiveFloat = Field(default=32.0, description="an adapter's output is scaled by alpha / rank")
     dropout: Probability = Field(default=0.0, description="share of an adapter's inputs dropped; sft stages only")
     targets: tuple[str, ...] = Field(
@@ -279,14 +281,14 @@ class RolloutSection(Section):
         default="hf", description="what generates; hf: the own decode loop, vllm: see rollout.md"
     )
     vllm: VllmSection = Field(default_factory=VllmSection, description="settings of the engine vllm")
-    group_size: PositiveInt = Field(default=8, description="completions per prompt")
+    group_size: Count = Field(default=8, description="completions per prompt")
     temperature: PositiveFloat = Field(default=1.0, description="divides the logits")
     top_p: Probability = Field(default=1.0, description="keep the most likely tokens up to this probability; 1: off")
     top_k: NonNegativeInt = Field(default=0, description="keep this many most likely tokens; 0: off")
     min_p: Probability = Field(
         default=0.0, description="keep tokens with this share of the highest probability; 0: off"
     )
-    max_new_tokens: PositiveInt = Field(default=512, description="longest completion")
+    max_new_tokens: Count = Field(default=512, description="longest completion")
     stop: tuple[str, ...] = Field(default=(), description="texts that end a completion; they stay in it")
     max_batch_tokens: PositiveInt = Field(default=32768, description="prompt + completion tokens decoded together")
 
@@ -365,7 +367,7 @@ class StageSection(Section):
     name: FolderName = Field(description="name in logs and checkpoints: letters, digits, `.`, `_` and `-`")
     kind: Literal["sft", "grpo"] = Field(description="how the stage learns")
     steps: PositiveInt = Field(description="batches of prompts")
-    prompts_per_step: PositiveInt = Field(description="prompts of a step, over all processes")
+    prompts_per_step: Count = Field(description="prompts of a step, over all processes")
     lr: PositiveFloat = Field(default=1e-6, allow_inf_nan=False, description="learning rate after warm-up")
     lr_schedule: Literal["constant", "linear", "cosine"] = Field(
         default="constant", description="course of the rate after warm-up"
@@ -414,8 +416,8 @@ class TrainSection(Section):
 class ValidationSection(Section):
     before_first: bool = Field(default=True, description="validate before the first step")
     every: NonNegativeInt = Field(default=0, description="steps between validations; 0: only at the ends")
-    n: PositiveInt = Field(default=1, description="1: greedy; more: that many samples, mean score")
-    batch_size: PositiveInt = Field(default=64, description="prompts answered together")
+    n: Count = Field(default=1, description="1: greedy; more: that many samples, mean score")
+    batch_size: Count = Field(default=64, description="prompts answered together")
     generations: NonNegativeInt = Field(default=8, description="generations shown in the log per validation")
 
 

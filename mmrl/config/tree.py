@@ -83,10 +83,14 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value and its origin. `value` is a dict of Nodes, a list of Nodes or a scalar."""
+    """A value and its origin. `value` is a dict of Nodes, a list of Nodes or a scalar.
+
+    written: the text as it was written, where `value` is a path that was made absolute.
+    """
 
     value: Any
     origin: Origin
+    written: str | None = None
 
     def plain(self) -> Any:
         """The value as ordinary Python data."""

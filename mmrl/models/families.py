@@ -328,12 +328,13 @@ def _chat_template(folder: Path, *, tokenizer: Any, chosen: str | None) -> str:
         try:
             return Path(chosen).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"model.chat_template {chosen}: cannot be read ({error})") from error
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise ConfigError(f"model.chat_template {chosen}: cannot be read ({reason})") from error
     own = _own_templates(folder, tokenizer=tokenizer)
     name = chosen or "default"
     if name not in own:
         listed = ", ".join(own)
-        raise ConfigError(f"{folder}: no chat template named {name!r} (it has: {listed}); set model.chat_template")
+        raise ConfigError(f"model.chat_template: {folder} has no chat template named {name!r}; it has: {listed}")
     return own[name]
 
 

@@ -15,7 +15,7 @@ from mmrl.models.families import FamilyProcessor, load_geometry, load_processor
 from mmrl.models.freeze import freeze
 from mmrl.models.hub import model_folder, readable_model, without_progress_bars
 from mmrl.models.lora import adapter_base, add_adapter, load_adapter
-from mmrl.models.quantize import keep_trainable, quantization_config
+from mmrl.models.quantize import expect_no_kernels, keep_trainable, quantization_config
 from mmrl.models.trained_with import checkpoint_settings
 
 # What a model folder holds besides weights and configuration.
@@ -60,6 +60,18 @@ def load_weights(section: ModelSection) -> Any:
     if adapter is not None:
         load_adapter(model, adapter)
     return model.eval()
+
+
+def skeleton(section: ModelSection) -> Any:
+    """The section's model, without adapter, on the meta device: names and shapes, no numbers. Takes a second."""
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    folder, _ = _folders(section, weights=False)
+    remote = section.trust_remote_code
+    with readable_model(folder), torch.device("meta"):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=remote, local_files_only=True)
+        return AutoModelForImageTextToText.from_config(config, trust_remote_code=remote)
 
 
 def processor_of(section: ModelSection) -> FamilyProcessor:
@@ -108,8 +120,10 @@ def _load_base(section: ModelSection) -> tuple[Any, Path | None]:
     import torch
     from transformers import AutoModelForImageTextToText
 
+    if section.quantization is None:
+        expect_no_kernels()
     folder, adapter = _folders(section, weights=True)
-    with readable_model(folder):
+    with readable_model(folder), without_progress_bars():
         loaded: Any = AutoModelForImageTextToText.from_pretrained(
             folder,
             dtype=getattr(torch, section.dtype),

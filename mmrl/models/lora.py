@@ -58,13 +58,31 @@ def target_layers(model: torch.nn.Module, targets: Sequence[str], *, family: Fam
         else:
             found = [n for n in linear if _ends_with(n, target)]
         if not found:
-            known = [*family.module_groups, *dict.fromkeys(name.rpartition(".")[2] for name in linear)]
+            known = [*family.module_groups, *dict.fromkeys(map(_last_name, linear))]
             raise ConfigError(
                 f"model.lora.targets: no linear layer is called {target!r}; known: {', '.join(known)}"
                 f"{did_you_mean(target, known)}"
             )
         chosen.update(dict.fromkeys(found))
     return list(chosen)
+
+
+def _last_name(layer: str) -> str:
+    """The last part of a layer's name, or the last two where that is a number.
+
+    >>> _last_name("layers.0.self_attn.q_proj"), _last_name("visual.merger.mlp.2")
+    ('q_proj', 'mlp.2')
+    """
+    *_, above, last = "", *layer.split(".")
+    return f"{above}.{last}" if last.isdecimal() else last
+
+
+def check_names(model: torch.nn.Module, lora: LoraSection, *, family: Family) -> list[str]:
+    """`target_layers` of the section; ConfigError too for modules to save that are not there. No weight is read."""
+    for name in lora.modules_to_save:
+        if not any(_ends_with(module, name) for module, _ in model.named_modules()):
+            raise ConfigError(f"model.lora.modules_to_save: no module is called {name!r}")
+    return target_layers(model, lora.targets, family=family)
 
 
 def add_adapter(model: Any, lora: LoraSection, *, section: ModelSection, family: Family) -> None:
@@ -74,15 +92,13 @@ def add_adapter(model: Any, lora: LoraSection, *, section: ModelSection, family:
     """
     from peft import LoraConfig
 
-    for name in lora.modules_to_save:
-        if not any(_ends_with(module, name) for module, _ in model.named_modules()):
-            raise ConfigError(f"model.lora.modules_to_save: no module is called {name!r}")
+    targets = check_names(model, lora, family=family)
     config = LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,  # type: ignore[arg-type]  # declared as an integer, used as a factor
         lora_dropout=lora.dropout,
         use_rslora=lora.rslora,
-        target_modules=target_layers(model, lora.targets, family=family),
+        target_modules=targets,
         modules_to_save=list(lora.modules_to_save) or None,
         base_model_name_or_path=section.path,
         revision=section.revision,

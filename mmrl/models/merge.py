@@ -13,6 +13,7 @@ from mmrl.errors import ConfigError
 from mmrl.models.hub import model_folder
 from mmrl.models.load import load_weights, processor_of, save_model
 from mmrl.models.lora import ADAPTER_CONFIG, adapter_base
+from mmrl.models.quantize import expect_no_kernels
 from mmrl.models.trained_with import TRAINED_WITH
 
 
@@ -24,6 +25,7 @@ def merge_lora(model_dir: Path | str | None, adapter_dir: Path | str, out_dir: P
 
     Raises ConfigError for an `adapter_dir` without an adapter, and for an `out_dir` that holds files already.
     """
+    expect_no_kernels()
     from peft import PeftModel
 
     adapter, out = Path(adapter_dir), Path(out_dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 from typing import Any
 
 import torch
@@ -37,6 +38,11 @@ def quantization_config(section: ModelSection) -> Any:
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=section.dtype,
     )
+
+
+def expect_no_kernels() -> None:
+    """Nothing of bitsandbytes will run: peft imports it, and its complaint of a 4-bit kernel would mislead."""
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 
 def keep_trainable(model: torch.nn.Module) -> None:

@@ -51,11 +51,13 @@ def resolve_reward(spelling: str, relative_to: Path | None = None) -> Reward:
     """The reward a spelling names; PluginError when there is none or its parameters are of no known form."""
     module, name = resolve_module(spelling, kind="rewards", relative_to=relative_to)
     function = _function(module, name, spelling)
-    first_two = tuple(inspect.signature(function).parameters)[:2]
+    parameters = tuple(inspect.signature(function).parameters)
+    first_two = parameters[:2]
     form = _FORMS.get((first_two[0], first_two[1])) if len(first_two) == 2 else None
     if form is None:
         forms = ", ".join(f"({a}, {b})" for a, b in _FORMS)
-        raise PluginError(f"reward {spelling!r} must begin with the parameters {forms}; it has {first_two}")
+        has = f"({', '.join(parameters)})"
+        raise PluginError(f"reward {spelling!r} must begin with the parameters {forms}; it has {has}")
     geometry = getattr(module, "GEOMETRY", None)
     if geometry is not None and geometry not in get_args(GeometryKind):
         raise PluginError(

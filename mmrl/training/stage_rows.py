@@ -15,7 +15,9 @@ from mmrl.config.schema import RunConfig, StageSection
 from mmrl.data.fit import Fit, processor_at
 from mmrl.data.loader import Loader, loader_over
 from mmrl.data.readers import SampleSet, read_datasets
+from mmrl.data.score_names import HeldOut, idle_tasks, score_problems
 from mmrl.data.skipped import SkippedLog
+from mmrl.data.templates import dataset_name
 from mmrl.errors import ConfigError
 from mmrl.scoring.router import Router
 from mmrl.training import distributed
@@ -67,9 +69,17 @@ def check_rows(run: Located, rows: Sequence[StageRows], *, model_path: Path) -> 
                 )
                 problems += fit.problems(key, dataset, samples, scored=set(tasks))
         misspelt, idle = fit.unused(datasets=list(datasets.items()))
-    if problems or misspelt:
-        raise ConfigError("\n".join(dict.fromkeys([*problems, *misspelt])))
-    return idle
+    held_out = [_held_out(run.config, *stage) for stage in zip(run.config.stages, rows, strict=True)]
+    problems += [*misspelt, *score_problems(run, held_out)]
+    if problems:
+        raise ConfigError("\n".join(dict.fromkeys(problems)))
+    tasks = {task for stage in rows for samples in (*stage.train, *stage.val) for task in samples.task_counts()}
+    return [*idle, *idle_tasks(run, tasks)]
+
+
+def _held_out(config: RunConfig, section: StageSection, rows: StageRows) -> HeldOut:
+    names = map(dataset_name, stage_data(config, section).val)
+    return [(name, tuple(samples.task_counts())) for name, samples in zip(names, rows.val, strict=True)]
 
 
 def _datasets(run: Located, index: int, rows: StageRows) -> Iterator[tuple]:

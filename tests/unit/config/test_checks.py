@@ -45,7 +45,7 @@ CASES = {  # override: the message after its place
     "algorithm.advantage=grop": "key 'algorithm.advantage': 'grop' is unknown (known: grpo, dr_grpo, rloo);"
     " did you mean 'grpo'?",
     "algorithm.policy_loss=./nowhere.py:loss": "key 'algorithm.policy_loss': plug-in file {cwd}/nowhere.py does not"
-    " exist (written '{cwd}/nowhere.py:loss')",
+    " exist (written './nowhere.py:loss')",
     "algorithm.plugins=[nothing]": "key 'algorithm.plugins.0': unknown plug-in 'nothing' in algorithms/; known: ",
     "rewards.tasks.box.0.reward=no.such:score": "key 'rewards.tasks.box.0.reward': plug-in module 'no.such' is not"
     " installed (written 'no.such:score')",
