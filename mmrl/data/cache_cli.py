@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -25,7 +25,7 @@ from mmrl.data.fingerprint import (
     stamp_of,
 )
 from mmrl.data.preprocess import data_sections, distinct_media
-from mmrl.data.recipe import Recipe, differences
+from mmrl.data.recipe import Recipe, differences, told_apart
 from mmrl.data.skipped import SkippedLog
 from mmrl.data.source import source_name
 from mmrl.errors import CacheCorruptError, CacheError, CacheRecipeError, ConfigError, MediaError
@@ -43,21 +43,25 @@ def entry_files(folder: Path) -> list[Path]:
 
 
 def ls(folder: Path) -> int:
-    """Print the entries grouped by recipe, with counts and bytes. Returns 0, or 1 if a header cannot be read."""
+    """Print the entries grouped by recipe (the parts of a file together), with counts and bytes.
+
+    Returns 0, or 1 if a header cannot be read.
+    """
     console = Console(soft_wrap=True, highlight=False)
-    counts: Counter[str] = Counter()
-    sizes: Counter[str] = Counter()
+    counts: Counter[Recipe] = Counter()
+    sizes: Counter[Recipe] = Counter()
     bad = []
     for path in entry_files(folder):
         try:
-            recipe = read_header(path).recipe
+            recipe = Recipe(read_header(path).recipe).without_part()
         except CacheCorruptError as error:
             bad.append(str(error))
             continue
         counts[recipe] += 1
         sizes[recipe] += path.stat().st_size
-    for recipe, count in counts.most_common():
-        console.print(f"{count:8} entries {_megabytes(sizes[recipe]):>12}  {_describe(Recipe(recipe))}", markup=False)
+    described = _descriptions(list(counts))
+    for recipe in sorted(counts, key=lambda recipe: (-counts[recipe], described[recipe])):
+        console.print(f"{counts[recipe]:8} entries {_megabytes(sizes[recipe]):>12}  {described[recipe]}", markup=False)
     console.print(f"{counts.total():8} entries {_megabytes(sizes.total()):>12}  in {folder}", markup=False)
     _print_problems(console, bad)
     return 1 if bad else 0
@@ -231,6 +235,18 @@ def _current_sources(index: Path) -> Iterator[Remembered]:
 def _last_use(path: Path) -> float:
     info = path.stat()
     return max(info.st_atime, info.st_mtime)  # file systems mounted without access times keep the time of writing
+
+
+def _descriptions(recipes: Sequence[Recipe]) -> dict[Recipe, str]:
+    """Recipe -> what it makes; of those that would read alike, with the fields in which they differ."""
+    alike: dict[str, list[Recipe]] = defaultdict(list)
+    for recipe in recipes:
+        alike[_describe(recipe)].append(recipe)
+    return {
+        recipe: f"{text}, {more}" if more else text
+        for text, same in alike.items()
+        for recipe, more in zip(same, told_apart(same), strict=True)
+    }
 
 
 def _describe(recipe: Recipe) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -24,6 +24,7 @@ from mmrl.data.sample import MediaKind, MediaRef
 # Raised whenever the same fields come to mean other pixels: changed arithmetic, changed layout of an entry.
 FORMAT = 2
 RESIZE = "bicubic, antialias, uint8"
+PART_FIELDS = frozenset({"start_s", "end_s", "page"})
 _IMAGE_BUDGET = frozenset({"min_pixels", "max_pixels"})
 _IMAGE_SIZING = frozenset({"patch_size", "merge_size"})
 
@@ -34,7 +35,8 @@ class Recipe:
 
     Fields: format, kind, budget, sizing (of the family), resize, reader, broken_tail. Those that cannot matter to an
     image (frames, rates) are left out of an image's recipe, so changing `max_frames` keeps every cached image. Only
-    where a medium has them: start_s and end_s, source_fps of frame files, page and dpi of a PDF.
+    where a medium has them: start_s and end_s, source_fps of frame files, page and dpi of a PDF. PART_FIELDS say what
+    is shown of a file, and so differ from entry to entry.
     """
 
     text: str
@@ -43,6 +45,11 @@ class Recipe:
     def fields(self) -> dict[str, Any]:
         """The recipe as nested dictionaries."""
         return json.loads(self.text)
+
+    def without_part(self) -> Recipe:
+        """The same for any part of a file."""
+        fields = {name: value for name, value in self.fields.items() if name not in PART_FIELDS}
+        return Recipe(_canonical(fields))
 
     def key(self, source: Fingerprint) -> str:
         """Name of the entry of this source: 64 hex digits."""
@@ -92,13 +99,24 @@ def _make_recipe(
         "broken_tail": broken_tail,
         **dict(part),
     }
-    return Recipe(json.dumps(fields, sort_keys=True, separators=(",", ":")))
+    return Recipe(_canonical(fields))
+
+
+def _canonical(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
 @functools.cache
 def _torch_version() -> str:
     # The local part (+cpu, +cu130) names the build; the resize runs on the CPU by the same code in all of them.
     return version("torch").partition("+")[0]
+
+
+def told_apart(recipes: Sequence[Recipe]) -> list[str]:
+    """For each recipe the fields in which they are not all equal, e.g. `budget.min_frames 4, resize bicubic`."""
+    fields = [dict(_leaves(recipe.fields)) for recipe in recipes]
+    names = sorted({name for own in fields for name in own if any(other.get(name) != own[name] for other in fields)})
+    return [", ".join(f"{name} {own.get(name)}" for name in names) for own in fields]
 
 
 def differences(wanted: Recipe, stored: Recipe) -> list[str]:

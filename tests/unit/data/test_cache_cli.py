@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from makers.configs import media_rows, write_config
 from makers.openers import LocalOpener
+from makers.rows import write_jsonl
 
 from mmrl.config.load import load_config
 from mmrl.data import preprocess as module
@@ -42,6 +43,24 @@ def test_ls_groups_by_recipe(filled, capsys):
     assert lines[0].split()[:2] == ["2", "entries"] and "image: 784..7056 pixels, patches of 14, pillow" in lines[0]
     assert "video: 784..3136 pixels, at most 8 frames at 2 fps, patches of 14, pyav" in lines[1]
     assert lines[2].split()[:2] == ["3", "entries"]
+
+
+def test_ls_tells_recipes_of_one_description_apart(filled, capsys):
+    assert preprocess(load_config(filled / "config.yaml", ["budgets.video.min_frames=2"])) == 0
+    ls(filled / "cache")
+    videos = [line.partition("pyav ")[2] for line in capsys.readouterr().out.splitlines() if "video: " in line]
+    assert [text.partition(", ")[2] for text in videos] == ["budget.min_frames 2", "budget.min_frames 4"]
+
+
+def test_ls_counts_the_parts_of_clips_together(filled, capsys):
+    row = {"prompt": "<video>?", "answer": "a", "task": "t"}
+    cells = [{"video": "0.mp4", "start_s": start} for start in (0.5, 1.0)]
+    write_jsonl(filled / "train.jsonl", [{**row, "videos": [cell]} for cell in cells])
+    assert preprocess(load_config(filled / "config.yaml")) == 0
+    capsys.readouterr()
+    ls(filled / "cache")
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "video: " in line]
+    assert line.split()[:2] == ["3", "entries"]
 
 
 def test_no_folder_is_an_error(tmp_path):
