@@ -1,12 +1,15 @@
 """`mmrl list KIND`: what can be named in a configuration, each with the line that says what it is.
 
-Files are read, not run: the first line of a docstring or comment is the description, so a listing imports no plug-in.
+Files are read, not run: the first line of a docstring, or the first sentence of a comment, is the description, so a
+listing imports no plug-in.
 """
 
 from __future__ import annotations
 
 import ast
+import itertools
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -115,8 +118,10 @@ def _summary(path: Path, function: str | None = None) -> str:
 
 
 def _first_comment(path: Path) -> str:
-    first = path.read_text(encoding="utf-8").partition("\n")[0]
-    return first.lstrip("# ").rstrip(":.") if first.startswith("#") else ""
+    """First sentence of the comment that a file begins with; it may run over several lines, up to an indented one."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    prose = itertools.takewhile(lambda line: re.match(r"# \S", line), lines)
+    return re.split(r"\.(?:\s|$)", " ".join(line[2:] for line in prose), maxsplit=1)[0].rstrip(":")
 
 
 def _shown(path: Path) -> str:

@@ -47,8 +47,8 @@ def user_text(written: str) -> str:
     known = shipped_templates()
     if written not in known:
         raise ConfigError(
-            f"names no shipped template: {written!r}; known: {', '.join(known)}{did_you_mean(written, known)}. A text "
-            "of your own holds {prompt} or {{ prompt }} where the question goes"
+            f"names no shipped template: {written!r}; known: {', '.join(known)}; a text of your own holds {{prompt}} "
+            f"or {{{{ prompt }}}} where the question goes{did_you_mean(written, known)}"
         )
     return known[written].user
 

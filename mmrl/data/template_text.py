@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mmrl.errors import DataError
+from mmrl.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -38,6 +38,7 @@ _FILTERS = (
 _METHODS = frozenset(
     ("endswith", "get", "items", "keys", "lower", "lstrip", "rstrip", "split", "startswith", "strip", "upper", "values")
 )
+_UNDEFINED = re.compile(r"'(\w+)' is undefined")
 _FAULTS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 
 
@@ -117,7 +118,11 @@ def _rendered(text: str, columns: Mapping[str, Any]) -> str:
         raise
     except (TemplateError, *_FAULTS) as error:
         present = ", ".join(columns) or "none"
-        raise DataError(f"the template {_short(text)}: {error}; columns present: {present}") from error
+        undefined = _UNDEFINED.fullmatch(str(error))
+        name = undefined[1] if undefined else ""
+        remedy = f'; write {{{{ {name} | default("") }}}} if rows may lack it' if undefined else ""
+        near = did_you_mean(name, columns)
+        raise DataError(f"the template {_short(text)}: {error}{remedy}; columns present: {present}{near}") from error
     return "".join(rendered)
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mmrl.commands.listing import KINDS, list_command
+from mmrl.commands.listing import KINDS, _first_comment, list_command
 from mmrl.plugins import shipped_names
 
 
@@ -26,6 +26,21 @@ def test_known_entries():
     assert {"qwen2_vl", "qwen2_5_vl", "qwen3_vl"} <= listed["families"]
     assert {"quadrant", "box", "segment"} <= listed["tasks"]
     assert "easyr1" in listed["datasets"] and "pyav" in listed["readers"] and "quickstart.yaml" in listed["configs"]
+
+
+def test_a_description_is_a_whole_sentence():
+    abouts = {entry.name: entry.about for entry in KINDS["datasets"]()}
+    assert abouts["quickstart"] == "Rows of datasets/quickstart/prepare.py"
+    assert abouts["lerobot"] == "A LeRobot dataset folder (v2.0, v2.1)"
+    assert abouts["llamafactory"].endswith("alpaca (instruction, input, output)")
+    assert abouts["openai"].endswith("as OpenAI's chat API and Transformers' chat templates have them")
+
+
+def test_a_sentence_may_run_over_lines(tmp_path):
+    (tmp_path / "card.yaml").write_text(
+        "# Rows of a tool,\n# in its form of v2.1:\n#   {}\n# Boxes are in pixels.\na: 1\n"
+    )
+    assert _first_comment(tmp_path / "card.yaml") == "Rows of a tool, in its form of v2.1"
 
 
 def test_table_and_json(capsys):

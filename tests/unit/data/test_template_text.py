@@ -65,7 +65,8 @@ def test_a_column_that_is_missing_is_an_error_when_the_dataset_is_read(tmp_path:
 
     with pytest.raises(DataError) as error:
         read(DatasetSection(path=str(path)))
-    expected = "the template '{{ prompt }} {{ hint }}': 'hint' is undefined; columns present: prompt, answer, task"
+    expected = "the template '{{ prompt }} {{ hint }}': 'hint' is undefined; write {{ hint | default(\"\") }} if rows "
+    expected += "may lack it; columns present: prompt, answer, task"
     assert str(error.value) == f"rows.jsonl:2 (id=rows:2): {expected}"
     [sample] = read(DatasetSection(path=str(path), max_samples=1))
     assert sample.messages[0].parts == (TextPart("a h"),)
@@ -92,6 +93,10 @@ def test_what_is_wrong_without_a_row(template, problem):
         ("{{ prompt }}{{ prompt }}", "holds the prompt 2 times for this row"),
         ("{% if hint %}{{ prompt }}{% endif %}", "holds the prompt 0 times for this row"),
         ("{{ prompt | upper }}", "holds the prompt 0 times for this row"),
+        (
+            "{{ prompt }} {{ hnit }}",
+            r"'hnit' is undefined; write {{ hnit \| default\(\"\"\) .*; did you mean 'hint'\?",
+        ),
         ("{{ prompt }}{% for i in range(9) %}{% endfor %}", "'range' is undefined"),
         ("{{ prompt }}{{ 'a' * 1000000000 }}", r"the operator \* is not available"),
         ("{{ prompt }}{{ '%999999999d' % 1 }}", "the operator % is not available"),
@@ -126,5 +131,5 @@ def test_names_mean_shipped_templates_and_errors_name_the_key(tmp_path: Path):
         load_config(tmp_path / "a.yaml")
     user, system = str(error.value).splitlines()
     assert "'data.user_template' names no shipped template: 'box_jsn'; known: plain," in user
-    assert "did you mean 'box_json'?" in user
+    assert user.endswith("or {{ prompt }} where the question goes; did you mean 'box_json'?")
     assert "a.yaml:1: 'data.system_prompt' names no shipped template with a system turn: 'think_anwser'" in system
