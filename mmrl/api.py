@@ -10,10 +10,12 @@ command; what a command prints as an error is raised as `mmrl.errors.MmrlError`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from mmrl.config.schema import RunConfig
+
+MediaChoice = Literal["all", "sample", "none"]
 
 
 def load(config: str | Path | RunConfig, *overrides: str) -> RunConfig:
@@ -43,15 +45,27 @@ def train(config: str | Path | RunConfig, *overrides: str, resume: bool = False,
 def preprocess(
     config: str | Path | RunConfig, *overrides: str, rehash: bool = False, workers: int | None = None
 ) -> int:
-    """`mmrl preprocess`: 0, or 1 when a medium could not be stored."""
+    """`mmrl preprocess`: 0, or 1 when a medium could not be stored.
+
+    workers: at least 1; None: `data.decode_workers`.
+    """
+    from mmrl.errors import ConfigError
+
+    if workers is not None and workers < 1:
+        raise ConfigError(f"workers is {workers}; give 1 or more, or None for data.decode_workers")
     loaded = load(config, *overrides)
     from mmrl.data.preprocess import preprocess as run
 
     return run(loaded, rehash=rehash, workers=workers)
 
 
-def check(config: str | Path | RunConfig, *overrides: str, media: Literal["all", "sample", "none"] = "sample") -> int:
+def check(config: str | Path | RunConfig, *overrides: str, media: MediaChoice = "sample") -> int:
     """`mmrl check`: 0, or 1 when something would stop a run."""
+    from mmrl.errors import ConfigError, did_you_mean
+
+    if media not in get_args(MediaChoice):
+        known = ", ".join(get_args(MediaChoice))
+        raise ConfigError(f"media is {media!r}; known: {known}{did_you_mean(str(media), get_args(MediaChoice))}")
     loaded = load(config, *overrides)
     from mmrl.data.check import check as run
 

@@ -196,11 +196,15 @@ def export(
     out: Annotated[Path, typer.Argument(help="Folder to write")],
     step: Annotated[str, typer.Option(help="best, latest or a step's number.")] = "best",
     merge_lora: Annotated[bool, typer.Option("--merge-lora", help="One model of a LoRA adapter and its base.")] = False,
+    weights: Annotated[
+        Literal["raw", "average"] | None,
+        typer.Option(help="Of a run with train.ema_decay; default: average where there is one."),
+    ] = None,
 ) -> None:
     """Write a checkpoint as a folder that transformers and vLLM load."""
     from mmrl.commands.export import export_command
 
-    raise typer.Exit(export_command(run, out, step=step, merge=merge_lora))
+    raise typer.Exit(export_command(run, out, step=step, merge=merge_lora, weights=weights))
 
 
 @app.command(epilog=_example("mmrl runs", "mmrl runs runs/my-run --json"))

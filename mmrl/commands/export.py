@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Literal
 
 from mmrl.errors import CheckpointError, ConfigError
 from mmrl.models.families import load_geometry
@@ -16,16 +17,20 @@ from mmrl.models.merge import merge_lora
 from mmrl.models.processor_config import write_budgets
 from mmrl.models.trained_with import checkpoint_settings
 from mmrl.training.checkpoint import checkpoint_name, find_checkpoints
+from mmrl.training.ema import AVERAGED
+
+Weights = Literal["raw", "average"]
 
 
-def export_command(run: Path, out: Path, *, step: str, merge: bool) -> int:
+def export_command(run: Path, out: Path, *, step: str, merge: bool, weights: Weights | None = None) -> int:
     """Write the model of a checkpoint to `out` and say what it holds. Returns 0.
 
     step: `best`, `latest` or a number. merge: add a LoRA adapter's changes to its base's weights; without it the folder
-    is the adapter's. Raises CheckpointError or ConfigError.
+    is the adapter's. weights: of a run with `train.ema_decay` the averages or those that were trained; None: the
+    averages where there are any. Raises CheckpointError or ConfigError.
     """
     checkpoint = find_checkpoint(run, step)
-    model = checkpoint / "model"
+    model, which = _model_folder(checkpoint, weights)
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} holds files already; name another folder")
     is_adapter = (model / ADAPTER_CONFIG).is_file()
@@ -42,8 +47,20 @@ def export_command(run: Path, out: Path, *, step: str, merge: bool) -> int:
         budgets = _write_trained_budgets(building)
     building.rename(out)
     kind = "LoRA adapter" if is_adapter and not merge else "model"
-    print(f"{out}: {kind} of {checkpoint.name}{budgets}")
+    print(f"{out}: {kind} of {checkpoint.name}{which}{budgets}")
     return 0
+
+
+def _model_folder(checkpoint: Path, weights: Weights | None) -> tuple[Path, str]:
+    """The folder of the weights, and the text that says which they are where there are two kinds."""
+    averaged = checkpoint / AVERAGED
+    if not averaged.is_dir():
+        if weights == "average":
+            raise ConfigError(f"{checkpoint}: no averaged weights (train.ema_decay was null); leave --weights out")
+        return checkpoint / "model", ""
+    if weights == "raw":
+        return checkpoint / "model", ", raw weights (--weights average: the averages, which validations scored)"
+    return averaged, ", averaged weights, which validations scored (--weights raw: those that were trained)"
 
 
 def find_checkpoint(run: Path, step: str) -> Path:

@@ -15,6 +15,7 @@ class Closing:
 
     latest, best: checkpoints, each with its score of `watched` (`checkpoint.best`); None where there is none.
     cache: its counts. seconds: per part of the run.
+    model: folder of a checkpoint with the model that validations scored.
     unscored: share of the completions of training that no reward could score.
     has_rollouts: whether rollouts.jsonl holds a completion. tensorboard: whether there is a record for it.
     """
@@ -25,6 +26,7 @@ class Closing:
     watched: str | None
     cache: Mapping[str, float]
     seconds: Mapping[str, float]
+    model: str = "model"
     unscored: float = 0.0
     has_rollouts: bool = True
     tensorboard: bool = True
@@ -84,15 +86,15 @@ def _checkpoints(closing: Closing) -> Iterator[str]:
     is_measured = score is not None and math.isfinite(score)
     yield f"latest checkpoint: {latest}" + (f" ({closing.watched} {score:.3f})" if is_measured else "")
     yield (
-        "their model/ loads with transformers' from_pretrained; its processor files have the base model's pixel "
-        "limits, mmrl export writes a folder whose processor has the training's budgets"
+        f"their {closing.model}/ loads with transformers' from_pretrained; its processor files have the base model's "
+        "pixel limits, mmrl export writes a folder whose processor has the training's budgets"
     )
 
 
 def _next_commands(closing: Closing) -> Iterator[str]:
     folder, (best, _) = str(closing.folder), closing.best or closing.latest
     step = [] if closing.best else ["--step", "latest"]
-    yield f'  mmrl generate --model {shlex.quote(str(best / "model"))} --image PICTURE --prompt "..."'
+    yield f'  mmrl generate --model {shlex.quote(str(best / closing.model))} --image PICTURE --prompt "..."'
     yield f"  {shlex.join(['mmrl', 'export', folder, 'exported', *step])}"
     if closing.tensorboard:
         yield f"  {shlex.join(['tensorboard', '--logdir', folder])}"

@@ -16,6 +16,8 @@ from mmrl.errors import CheckpointError
 from mmrl.models.trained import swapped, trained_parameters
 
 EMA_FILE = "ema.safetensors"
+AVERAGED = "model_ema"
+"""Model folder of the averages, beside the `model` of a checkpoint."""
 
 
 class Ema:

@@ -24,6 +24,7 @@ from mmrl.training.checkpoint import (
 from mmrl.training.closing import Closing, closing_lines, interrupted_line, stopped_line
 from mmrl.training.console import TrainConsole, score_table
 from mmrl.training.early_stop import should_stop
+from mmrl.training.ema import AVERAGED
 from mmrl.training.metrics import MetricsLog, peak_memory_gib
 from mmrl.training.model_folder import policy_weights, save_policy_folder
 from mmrl.training.resume import stage_record
@@ -180,6 +181,7 @@ class Journal:
             watched=self.config.checkpoint.best,
             cache=self.run.cache.metrics(),
             seconds=position.seconds,
+            model="model" if self.run.ema is None else AVERAGED,
             unscored=position.unscored / position.scored_steps if position.scored_steps else 0.0,
             has_rollouts=self.run.rollouts_log.size > 0,
             tensorboard="tensorboard" in self.config.log.trackers,

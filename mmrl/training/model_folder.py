@@ -8,10 +8,9 @@ import torch
 
 from mmrl.models.load import save_model
 from mmrl.models.trained_with import trained_with, write_trained_with
+from mmrl.training.ema import AVERAGED
 from mmrl.training.runtime import Runtime
 from mmrl.training.zero import collected_tensors, is_partitioned
-
-AVERAGED = "model_ema"
 
 
 def policy_weights(run: Runtime) -> dict[str, torch.Tensor] | None:

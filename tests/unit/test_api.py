@@ -33,6 +33,10 @@ def test_errors_are_raised(tmp_path):
         mmrl.train(config, resume=True, overwrite=True)
     with pytest.raises(ConfigError, match="model_copy"):
         mmrl.check(mmrl.api.load(config), "seed=1")
+    with pytest.raises(ConfigError, match="media is 'al'; known: all, sample, none; did you mean 'all'"):
+        mmrl.check(config, media="al")
+    with pytest.raises(ConfigError, match="workers is -1; give 1 or more"):
+        mmrl.preprocess(config, workers=-1)
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         mmrl.trian  # noqa: B018
 

@@ -1,6 +1,7 @@
 """`mmrl export`: a folder that transformers loads, equal log-probs, the training's budgets in the processor."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -59,3 +60,17 @@ def test_nothing_is_overwritten_or_merged_without_need(run, tmp_path):
     with pytest.raises(ConfigError, match="there is no adapter to merge"):
         export_command(run, tmp_path / "new", step="best", merge=True)
     assert not (tmp_path / "new").exists()
+
+
+def test_averaged_weights_are_exported_unless_raw_ones_are_asked_for(tmp_path, capsys):
+    run = run_dir(tmp_path / "run", (3,))
+    checkpoint = run / "checkpoints" / "step-000003"
+    with pytest.raises(ConfigError, match=r"no averaged weights \(train\.ema_decay was null\)"):
+        export_command(run, tmp_path / "none", step="best", merge=False, weights="average")
+    shutil.copytree(checkpoint / "model", checkpoint / "model_ema")
+    (checkpoint / "model_ema" / "averaged").touch()
+    for weights, said, is_average in ((None, "averaged", True), ("average", "averaged", True), ("raw", "raw", False)):
+        out = tmp_path / str(weights)
+        assert export_command(run, out, step="best", merge=False, weights=weights) == 0
+        assert f"{out}: model of step-000003, {said} weights" in capsys.readouterr().out
+        assert (out / "averaged").is_file() == is_average
