@@ -54,8 +54,11 @@ def preprocess(
     if workers is not None and workers < 1:
         raise ConfigError(f"workers is {workers}; give 1 or more, or None for data.decode_workers")
     loaded = load(config, *overrides)
+    from mmrl.config.checks import located
+    from mmrl.config.run_checks import check_run
     from mmrl.data.preprocess import preprocess as run
 
+    check_run(located(loaded), training=False)
     return run(loaded, rehash=rehash, workers=workers)
 
 

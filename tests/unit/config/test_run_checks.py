@@ -20,6 +20,8 @@ def test_a_folder_that_cannot_be_made_is_named_by_its_key(config, tmp_path, key)
         assert f"override '{key}={value}': '{key}' is {value}, but nothing can be written there (" in said.err
         assert said.err.rstrip().endswith("; name a folder that can be made")
     assert mmrl("check", config, f"{key}={file}", "--media=none").code == 2
+    if key == "cache.dir":
+        assert "'cache.dir' is" in mmrl("preprocess", config, f"{key}={file}").line_with("error: ")
 
 
 def test_wandb_without_a_key_is_said_before_the_model_loads(config, tmp_path, monkeypatch):

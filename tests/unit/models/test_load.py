@@ -1,5 +1,6 @@
 """Model folders: loaded as configured, saved under the same keys, refused where weights do not fit."""
 
+import logging
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from mmrl.config.schema import ModelSection
 from mmrl.errors import ConfigError
-from mmrl.models.load import load_policy, save_model
+from mmrl.models.load import load_policy, load_weights, save_model
 
 
 def section(path: Path, **changes) -> ModelSection:
@@ -33,6 +34,13 @@ def test_a_policy_is_loaded_as_the_section_says():
     assert not model.model.visual.blocks[0].attn.qkv.weight.requires_grad
     assert model.model.visual.merger.mlp[0].weight.requires_grad
     assert (processor.box_space, processor.time_space) == ("0..1", "seconds")
+
+
+def test_loading_is_silent(capfd):
+    load_weights(ModelSection(path=str(tiny_model_dir("qwen2_5_vl"))))
+    said = capfd.readouterr()
+    assert (said.out, "Loading weights" in said.err) == ("", False)
+    assert not logging.getLogger("bitsandbytes.backends.cpu.ops").isEnabledFor(logging.WARNING)
 
 
 def test_without_checkpointing_and_overrides():
