@@ -106,9 +106,7 @@ class Converter:
         if isinstance(shown, str) or (shown is None and not target.trains_on_reply):
             return shown
         if target.trains_on_reply:
-            what = "a row without an answer" if shown is None else f"an answer that is no text, {shown!r:.60},"
-            hint = "" if shown is None else "; --reply-json ends the row with it as JSON, and keeps it in a column too"
-            raise LossError("reply", f"{what} as its last turn, the assistant's{hint}")
+            raise _no_reply(shown)
         if self.to in ("verl", "swift"):  # they hold demonstrations that are no text in columns of their own
             return None
         raise LossError("demonstration", f"a demonstration that is no text, {shown!r:.60}")
@@ -196,6 +194,15 @@ class Converter:
         different = [name for name in before if before[name] is not None and before[name] != after[name]]
         if different:
             raise LossError(different[0], f"its {' and '.join(different)}, {before[different[0]]!r:.200}")
+
+
+def _no_reply(answer: Any) -> LossError:
+    """The loss of a row that must end with the assistant's text, and has none."""
+    if answer is None:
+        missing = "there is neither demonstration nor answer"
+        return LossError("reply", f"a question alone: it ends with the assistant's text, and {missing}")
+    remedy = "--reply-json ends the row with it as JSON, and keeps it in the column `answer` too"
+    return LossError("reply", f"an answer that is no text, {answer!r:.60}, as the assistant's last turn; {remedy}")
 
 
 def _holds(sample: Sample, kind: str) -> bool:

@@ -83,7 +83,7 @@ def look_at(data: Path, *, card: str | None, split: str | None) -> Look:
     data = data.absolute()
     rows = open_rows(data, split=split)
     if not len(rows):
-        raise DataError(f"{data}: no rows")
+        raise DataError(f"{data}: holds no rows; write rows into it first")
     cards = [card] if card else sorted(path.parent.name for path in shipped_dir("datasets").glob("*/card.yaml"))
     tried = {name: _read(rows, data, name) for name in cards}
     fits = {name: _fit(rows.read(0), name, tried[name]) for name in cards}

@@ -173,7 +173,7 @@ def test_boxes_of_swift(tmp_path):
     assert converter("swift", "swift", tmp_path).row(which)["objects"]["image_id"] == [1]
     with pytest.raises(LossError, match="cannot hold a box inside the prompt"):
         converter("swift", "verl", tmp_path).row(which)
-    message = r"cannot hold an answer that is no text, \[\[10.*, as its last turn, the assistant's; --reply-json ends"
+    message = r"cannot hold an answer that is no text, \[\[10.*, as the assistant's last turn; --reply-json ends"
     with pytest.raises(LossError, match=message):
         converter("swift", "llava", tmp_path).row(find)
     llava = replace(converter("swift", "llava", tmp_path), reply_json=True).row(find)
