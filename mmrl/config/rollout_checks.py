@@ -38,6 +38,17 @@ def check_vllm(run: Located) -> Iterator[str]:
     yield from _length_problems(run)
 
 
+def check_logprob_gap(run: Located) -> Iterator[str]:
+    """A limit on differences that filters make by themselves."""
+    rollout = run.config.rollout
+    filters = {"top_k": rollout.top_k > 0, "top_p": rollout.top_p < 1, "min_p": rollout.min_p > 0}
+    if rollout.max_logprob_gap is not None and any(filters.values()):
+        named = " and ".join(f"'rollout.{name}'" for name, is_on in filters.items() if is_on)
+        fact = f"'rollout.max_logprob_gap' is {rollout.max_logprob_gap:g} beside {named}, after which the sampler's"
+        fact += " log-probs differ from the trainer's in any case"
+        yield run.at("rollout.max_logprob_gap", f"{fact}; set it to null, or switch the filters off")
+
+
 def check_engine_installed(run: Located) -> Iterator[str]:
     """Only training needs the engine: rows may be preprocessed on a machine without it."""
     if run.config.rollout.engine == "vllm" and find_spec("vllm") is None:

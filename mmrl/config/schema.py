@@ -1,54 +1,39 @@
 """The configuration of a run: one frozen section a class, every key with a type, a default and a line of explanation.
 
 `RunConfig` is total: an unknown key is an error. Contradictions between keys are found by `mmrl.config.checks`,
-which names both keys and the remedy; both happen before any model is loaded.
+which names both keys and the remedy; both happen before any model is loaded. The sections about data are in
+`data_sections`, what all sections share in `section`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
-Probability = Annotated[float, Field(ge=0.0, le=1.0)]
-PositiveInt = Annotated[int, Field(gt=0)]
-# Far above what any machine holds: a slip of the keyboard, not a wish.
-Count = Annotated[int, Field(gt=0, le=10**6)]
-NonNegativeInt = Annotated[int, Field(ge=0)]
-PositiveFloat = Annotated[float, Field(gt=0.0)]
-Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
-# Becomes a folder: a name with a slash or dots alone could lead out of the run folder.
-FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-NonNegativeFloat = Annotated[float, Field(ge=0.0)]
+from mmrl.config.data_sections import CardSection, DataSection, DatasetSection, RobotSection, VideoSection
+from mmrl.config.section import (
+    Beta,
+    BudgetClass,
+    Count,
+    FolderName,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Probability,
+    Section,
+)
 
-
-class Section(BaseModel):
-    """Base of all sections: frozen, no unknown keys, no silent conversion of types."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=False,
-        validate_default=True,
-        ser_json_inf_nan="constants",  # resolved.yaml must not turn an infinite option into null
-    )
-
-
-class BudgetClass(Section):
-    """How many pixels and frames one medium may cost. Areas in pixels (width x height) of one frame."""
-
-    min_pixels: PositiveInt = Field(
-        default=56 * 56, description="least pixels of one frame; smaller media are enlarged"
-    )
-    max_pixels: PositiveInt = Field(
-        default=1280 * 28 * 28, description="most pixels of one frame; larger media are shrunk"
-    )
-    total_pixels: PositiveInt | None = Field(
-        default=None, description="cap over all frames of a clip; null: family default"
-    )
-    max_frames: PositiveInt = Field(default=64, description="most frames taken of a clip")
-    min_frames: PositiveInt = Field(default=4, description="a clip shorter than this uses every frame it has")
-    sample_fps: PositiveFloat = Field(default=2.0, description="frames taken per second of a clip")
+__all__ = [
+    "BudgetClass",
+    "CardSection",
+    "DataSection",
+    "DatasetSection",
+    "RobotSection",
+    "Section",
+    "VideoSection",
+]
 
 
 class LoraSection(Section):
@@ -98,157 +83,6 @@ class ModelSection(Section):
     time_space: str | None = Field(default=None, description="space the model writes times in; null: the family's")
 
 
-class VideoSection(Section):
-    reader: Literal["decord", "pyav", "opencv", "qwen_vl_utils", "torchcodec"] = Field(
-        default="pyav", description="library that decodes clips"
-    )
-    deadline_s: PositiveFloat = Field(
-        default=120.0, description="a decoder that takes longer is killed; the clip fails"
-    )
-    broken_tail: Literal["use_decoded", "error"] = Field(
-        default="error", description="a clip whose end does not decode: sample from what decodes, or fail"
-    )
-
-
-class RobotSection(Section):
-    """Which frames of a LeRobot dataset folder become rows, and what a row shows of its cameras."""
-
-    frame_stride: PositiveInt = Field(default=1, description="every k-th frame of an episode is a row, from its first")
-    cameras: tuple[str, ...] = Field(
-        default=(), description="features whose frames a row shows, in this order; empty: all"
-    )
-    clip_seconds: float = Field(
-        default=0.0, ge=0, description="how far a camera's clip reaches back from the row's frame; 0: that frame alone"
-    )
-
-
-class CardSection(Section):
-    """How the columns of a file become a Sample. A preset fills it; single keys may override the preset."""
-
-    preset: str | None = Field(default=None, description="shipped card to start from")
-    columns: dict[str, str | tuple[str, ...] | None] = Field(
-        default_factory=dict,
-        description="sample field -> column: prompt, input, history, answer, answer_space, images, videos, task, id, "
-        "system, modality, demonstration. `a.b` is b inside the mapping a; of a list the one that the row has; "
-        "null: no column",
-    )
-    optional: tuple[str, ...] = Field(
-        default=(),
-        description="more sample fields whose column a row may lack; all but prompt and answer may be lacking anyway",
-    )
-    required: tuple[str, ...] = Field(
-        default=(), description="sample fields whose column must be in every row, though it may usually be lacking"
-    )
-    roles: dict[str, str] = Field(
-        default_factory=dict, description="a tool's name of a role -> system, user or assistant ({human: user})"
-    )
-    answer_from_demonstration: bool = Field(
-        default=False, description="a row without an answer has its demonstration (the last assistant turn) as answer"
-    )
-    placeholders: Literal["inline", "leading"] = Field(
-        default="inline",
-        description="inline: the user's text says where each medium goes; leading: all media come first",
-    )
-    image_placeholder: str | tuple[str, ...] | None = Field(
-        default="<image>",
-        description="text that stands for an image, or several such; with {path} in it the text names the image "
-        "itself (<img>{path}</img>); null: no such text, images come first",
-    )
-    video_placeholder: str | tuple[str, ...] | None = Field(
-        default="<video>", description="the same for a clip; null: no such text, clips come first"
-    )
-    geometry_placeholder: str | None = Field(
-        default=None, description="text that stands for a box, point or time in a conversation"
-    )
-    geometry_column: str | None = Field(
-        default=None, description="column with the numbers behind the geometry placeholders"
-    )
-    geometry_medium_column: str | None = Field(
-        default=None, description="column with the image (from 0) each of them lies in; null: the row's first medium"
-    )
-    geometry_kind: Literal["box", "point", "time"] = Field(default="box", description="what the geometry column holds")
-    text_placeholder: str | None = Field(
-        default=None, description="text that stands for words kept in a column (a thing's name)"
-    )
-    text_column: str | None = Field(default=None, description="column with the words behind the text placeholders")
-    answer_space: str | None = Field(default=None, description="original_px, model_px, 0..N or seconds")
-    spaces: dict[str, str] = Field(
-        default_factory=dict, description="a tool's name of a space in the answer_space column -> ours"
-    )
-    task: str | None = Field(default=None, description="task of every row, where no column says it")
-    modality: str | None = Field(
-        default=None, description="budget class of every row; null: image or video by its media"
-    )
-    robot: RobotSection = Field(default_factory=RobotSection, description="for LeRobot dataset folders")
-
-    @model_serializer(mode="wrap")
-    def _keys_beside_a_preset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Beside a preset only the keys that were set are written: a written default would override the preset."""
-        values = handler(self)
-        return values if self.preset is None else {k: v for k, v in values.items() if k in self.model_fields_set}
-
-
-class DatasetSection(Section):
-    path: str = Field(description="file or folder (JSONL, JSON, Parquet, Hugging Face dataset folder)")
-    name: str | None = Field(default=None, description="name in metrics; null: the file's stem")
-    card: str | CardSection = Field(default_factory=lambda: CardSection.model_validate({}), description="card or path")
-    split: str | None = Field(default=None, description="split of a Hugging Face dataset dictionary")
-    root: str | None = Field(
-        default=None, description="folder relative media paths start from; null: the data file's folder"
-    )
-    source_fps: PositiveFloat | None = Field(
-        default=None, description="frames per second of clips given as frame files, where their row does not say it"
-    )
-    weight: PositiveFloat = Field(default=1.0, description="share or odds of this dataset, see `data.mixture`")
-    budgets: dict[str, BudgetClass] = Field(default_factory=dict, description="overrides of the run's budgets")
-    system_prompt: str | None = Field(
-        default=None, description="system turn of rows without one, or a shipped template's; before the data section's"
-    )
-    user_template: str | None = Field(
-        default=None, description="name of a shipped template, text with {prompt}, or Jinja with {{ prompt }}"
-    )
-    task_templates: dict[str, str] = Field(default_factory=dict, description="user_template per task")
-    max_samples: PositiveInt | None = Field(default=None, description="stop after this many good rows")
-
-
-class DataSection(Section):
-    train: tuple[DatasetSection, ...] = Field(default=(), description="datasets to train on")
-    val: tuple[DatasetSection, ...] = Field(default=(), description="held-out datasets")
-    mixture: Literal["concat", "weights", "shares"] = Field(
-        default="concat",
-        description="concat: each row once an epoch; weights: drawn by weight; shares: fixed part of each batch",
-    )
-    shuffle: bool = Field(default=True, description="a new seeded order each epoch; false: file order")
-    system_prompt: str | None = Field(
-        default=None,
-        description="system turn of rows without one: text, or the name of a shipped template that has one",
-    )
-    user_template: str | None = Field(
-        default=None, description="name of a shipped template, text with {prompt}, or Jinja with {{ prompt }}"
-    )
-    task_templates: dict[str, str] = Field(default_factory=dict, description="user_template per task")
-    max_prompt_tokens: PositiveInt = Field(default=8192, description="longest prompt, media tokens included")
-    too_long: Literal["error", "skip", "shrink"] = Field(
-        default="error",
-        description="a prompt above max_prompt_tokens: stop, leave the row out, or lower its pixel budget",
-    )
-    bad_row: Literal["error", "skip"] = Field(
-        default="error", description="a row that cannot become a sample: stop, or leave it out"
-    )
-    bad_media: Literal["error", "skip"] = Field(
-        default="error", description="a picture or clip that is missing or cannot be opened: stop, or leave the row out"
-    )
-    max_skipped_fraction: Probability = Field(
-        default=0.05, description="share of a dataset's rows that may be left out before the run stops"
-    )
-    video: VideoSection = Field(default_factory=VideoSection, description="how clips are opened")
-    pdf_dpi: PositiveInt = Field(default=144, description="pixels per inch at which pages of PDFs are drawn")
-    allow_urls: bool = Field(
-        default=False, description="fetch media named by http(s) URLs, once, into the cache; false: such a row is bad"
-    )
-    decode_workers: NonNegativeInt = Field(default=0, description="decoder processes; 0: one per core")
-
-
 class CacheSection(Section):
     dir: str = Field(default=".mmrl_cache", description="cache folder, relative to the current directory")
     on_miss: Literal["build", "error"] = Field(
@@ -291,6 +125,15 @@ class RolloutSection(Section):
     max_new_tokens: Count = Field(default=512, description="longest completion")
     stop: tuple[str, ...] = Field(default=(), description="texts that end a completion; they stay in it")
     max_batch_tokens: PositiveInt = Field(default=32768, description="prompt + completion tokens decoded together")
+    max_logprob_gap: NonNegativeFloat | None = Field(
+        default=None,
+        description="most that the log-probs of sampler and trainer may differ on a completion token; null: any; the "
+        "largest difference of a step is `policy/rollout_gap_max`",
+    )
+    on_logprob_gap: Literal["warn", "error"] = Field(
+        default="warn",
+        description="a larger difference: name the worst sample once a stage, or stop before the next checkpoint",
+    )
 
 
 class RewardPart(Section):

@@ -1,0 +1,160 @@
+"""The sections about data: cards, datasets, templates and policies for bad rows, how clips are opened."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from mmrl.config.section import BudgetClass, NonNegativeInt, PositiveFloat, PositiveInt, Probability, Section
+
+
+class VideoSection(Section):
+    reader: Literal["decord", "pyav", "opencv", "qwen_vl_utils", "torchcodec"] = Field(
+        default="pyav", description="library that decodes clips"
+    )
+    deadline_s: PositiveFloat = Field(
+        default=120.0, description="a decoder that takes longer is killed; the clip fails"
+    )
+    broken_tail: Literal["use_decoded", "error"] = Field(
+        default="error", description="a clip whose end does not decode: sample from what decodes, or fail"
+    )
+
+
+class RobotSection(Section):
+    """Which frames of a LeRobot dataset folder become rows, and what a row shows of its cameras."""
+
+    frame_stride: PositiveInt = Field(default=1, description="every k-th frame of an episode is a row, from its first")
+    cameras: tuple[str, ...] = Field(
+        default=(), description="features whose frames a row shows, in this order; empty: all"
+    )
+    clip_seconds: float = Field(
+        default=0.0, ge=0, description="how far a camera's clip reaches back from the row's frame; 0: that frame alone"
+    )
+
+
+class CardSection(Section):
+    """How the columns of a file become a Sample. A preset fills it; single keys may override the preset."""
+
+    preset: str | None = Field(default=None, description="shipped card to start from")
+    columns: dict[str, str | tuple[str, ...] | None] = Field(
+        default_factory=dict,
+        description="sample field -> column: prompt, input, history, answer, answer_space, images, videos, task, id, "
+        "system, modality, demonstration. `a.b` is b inside the mapping a; of a list the one that the row has; "
+        "null: no column",
+    )
+    optional: tuple[str, ...] = Field(
+        default=(),
+        description="more sample fields whose column a row may lack; all but prompt and answer may be lacking anyway",
+    )
+    required: tuple[str, ...] = Field(
+        default=(), description="sample fields whose column must be in every row, though it may usually be lacking"
+    )
+    roles: dict[str, str] = Field(
+        default_factory=dict, description="a tool's name of a role -> system, user or assistant ({human: user})"
+    )
+    answer_from_demonstration: bool = Field(
+        default=False, description="a row without an answer has its demonstration (the last assistant turn) as answer"
+    )
+    placeholders: Literal["inline", "leading"] = Field(
+        default="inline",
+        description="inline: the user's text says where each medium goes; leading: all media come first",
+    )
+    image_placeholder: str | tuple[str, ...] | None = Field(
+        default="<image>",
+        description="text that stands for an image, or several such; with {path} in it the text names the image "
+        "itself (<img>{path}</img>); null: no such text, images come first",
+    )
+    video_placeholder: str | tuple[str, ...] | None = Field(
+        default="<video>", description="the same for a clip; null: no such text, clips come first"
+    )
+    geometry_placeholder: str | None = Field(
+        default=None, description="text that stands for a box, point or time in a conversation"
+    )
+    geometry_column: str | None = Field(
+        default=None, description="column with the numbers behind the geometry placeholders"
+    )
+    geometry_medium_column: str | None = Field(
+        default=None, description="column with the image (from 0) each of them lies in; null: the row's first medium"
+    )
+    geometry_kind: Literal["box", "point", "time"] = Field(default="box", description="what the geometry column holds")
+    text_placeholder: str | None = Field(
+        default=None, description="text that stands for words kept in a column (a thing's name)"
+    )
+    text_column: str | None = Field(default=None, description="column with the words behind the text placeholders")
+    answer_space: str | None = Field(default=None, description="original_px, model_px, 0..N or seconds")
+    spaces: dict[str, str] = Field(
+        default_factory=dict, description="a tool's name of a space in the answer_space column -> ours"
+    )
+    task: str | None = Field(default=None, description="task of every row, where no column says it")
+    modality: str | None = Field(
+        default=None, description="budget class of every row; null: image or video by its media"
+    )
+    robot: RobotSection = Field(default_factory=RobotSection, description="for LeRobot dataset folders")
+
+    @model_serializer(mode="wrap")
+    def _keys_beside_a_preset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Beside a preset only the keys that were set are written: a written default would override the preset."""
+        values = handler(self)
+        return values if self.preset is None else {k: v for k, v in values.items() if k in self.model_fields_set}
+
+
+class DatasetSection(Section):
+    path: str = Field(description="file or folder (JSONL, JSON, Parquet, Hugging Face dataset folder)")
+    name: str | None = Field(default=None, description="name in metrics; null: the file's stem")
+    card: str | CardSection = Field(default_factory=lambda: CardSection.model_validate({}), description="card or path")
+    split: str | None = Field(default=None, description="split of a Hugging Face dataset dictionary")
+    root: str | None = Field(
+        default=None, description="folder relative media paths start from; null: the data file's folder"
+    )
+    source_fps: PositiveFloat | None = Field(
+        default=None, description="frames per second of clips given as frame files, where their row does not say it"
+    )
+    weight: PositiveFloat = Field(default=1.0, description="share or odds of this dataset, see `data.mixture`")
+    budgets: dict[str, BudgetClass] = Field(default_factory=dict, description="overrides of the run's budgets")
+    system_prompt: str | None = Field(
+        default=None, description="system turn of rows without one, or a shipped template's; before the data section's"
+    )
+    user_template: str | None = Field(
+        default=None, description="name of a shipped template, text with {prompt}, or Jinja with {{ prompt }}"
+    )
+    task_templates: dict[str, str] = Field(default_factory=dict, description="user_template per task")
+    max_samples: PositiveInt | None = Field(default=None, description="stop after this many good rows")
+
+
+class DataSection(Section):
+    train: tuple[DatasetSection, ...] = Field(default=(), description="datasets to train on")
+    val: tuple[DatasetSection, ...] = Field(default=(), description="held-out datasets")
+    mixture: Literal["concat", "weights", "shares"] = Field(
+        default="concat",
+        description="concat: each row once an epoch; weights: drawn by weight; shares: fixed part of each batch",
+    )
+    shuffle: bool = Field(default=True, description="a new seeded order each epoch; false: file order")
+    system_prompt: str | None = Field(
+        default=None,
+        description="system turn of rows without one: text, or the name of a shipped template that has one",
+    )
+    user_template: str | None = Field(
+        default=None, description="name of a shipped template, text with {prompt}, or Jinja with {{ prompt }}"
+    )
+    task_templates: dict[str, str] = Field(default_factory=dict, description="user_template per task")
+    max_prompt_tokens: PositiveInt = Field(default=8192, description="longest prompt, media tokens included")
+    too_long: Literal["error", "skip", "shrink"] = Field(
+        default="error",
+        description="a prompt above max_prompt_tokens: stop, leave the row out, or lower its pixel budget",
+    )
+    bad_row: Literal["error", "skip"] = Field(
+        default="error", description="a row that cannot become a sample: stop, or leave it out"
+    )
+    bad_media: Literal["error", "skip"] = Field(
+        default="error", description="a picture or clip that is missing or cannot be opened: stop, or leave the row out"
+    )
+    max_skipped_fraction: Probability = Field(
+        default=0.05, description="share of a dataset's rows that may be left out before the run stops"
+    )
+    video: VideoSection = Field(default_factory=VideoSection, description="how clips are opened")
+    pdf_dpi: PositiveInt = Field(default=144, description="pixels per inch at which pages of PDFs are drawn")
+    allow_urls: bool = Field(
+        default=False, description="fetch media named by http(s) URLs, once, into the cache; false: such a row is bad"
+    )
+    decode_workers: NonNegativeInt = Field(default=0, description="decoder processes; 0: one per core")
