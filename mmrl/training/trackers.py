@@ -112,7 +112,7 @@ class Wandb:
             config=dict(run.config),
             settings=wandb.Settings(silent=True),  # its summary would bury the closing table
         )
-        self.address = self._run.url
+        self.address = None if self._run.offline else self._run.url
         self._run.define_metric("*", step_metric="step")  # repeated steps of a resumed run are told by their number
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
