@@ -271,8 +271,5 @@ def _token_share(grid_NC: torch.Tensor, mask_NC: torch.Tensor, denom: Denominato
 
 
 def _drift(inputs: LossInput) -> TokenStats:
-    """Mean log-prob distance from the policy before the update (k1) and from the engine that sampled (absolute)."""
-    return {
-        "old_kl": inputs.old_NC - inputs.policy_NC.detach(),
-        "rollout_gap": (inputs.old_NC - inputs.batch.rollout_NC).abs(),
-    }
+    """Mean log-prob distance from the policy before the update (k1)."""
+    return {"old_kl": inputs.old_NC - inputs.policy_NC.detach()}

@@ -21,9 +21,11 @@ from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.schema import StageSection
 from mmrl.data.loader import Loader
 from mmrl.data.rendered import RenderedPrompt
+from mmrl.errors import EngineError
 from mmrl.models.packing import group_rows, separate_rows
 from mmrl.rollout.sampling import derive_seed
 from mmrl.training import distributed
+from mmrl.training.agreement import GapMeter, gap_problem
 from mmrl.training.collect import Collector
 from mmrl.training.reference import open_reference
 from mmrl.training.runtime import Runtime
@@ -39,6 +41,7 @@ class GrpoStage:
         self.settings = run.logprob_settings(temperature=run.config.rollout.temperature)
         self.reference = open_reference(run, section) if "ref" in self._all_needs() else None
         self.collector = Collector(run, section, loader, self.algorithm, self._add_logprobs)
+        self.gaps, self._warned = GapMeter(run.config.rollout), False
 
     def step(self, number: int) -> dict[str, float]:
         collected = self.collector.collect(number)
@@ -49,7 +52,7 @@ class GrpoStage:
         batch = replace(batch, meta={**batch.meta, "advantage": advantage_NC, "weight": weight_NC})
         stats = [self._update(batch.select(rows), prompts) for rows in self._updates(batch, number=number)]
         self.run.sync_policy()
-        metrics = {**collected.metrics, **mean_of(stats)}
+        metrics = {**collected.metrics, **mean_of(stats), **self._agreement(number)}
         self.algorithm.on_step_end(batch, rewards_N, metrics)
         return metrics
 
@@ -82,12 +85,31 @@ class GrpoStage:
 
         def loss(policy_NC: torch.Tensor, sequences: torch.Tensor) -> tuple[torch.Tensor, dict[str, float]]:
             rows = batch.select(sequences)
+            self.gaps.add(policy_NC if rows.old_NC is None else rows.old_NC, rows)
             advantage_NC, weight_NC = rows.meta["advantage"], rows.meta["weight"]
             return self.algorithm.loss(policy_NC, rows, advantage_NC, weight_NC, denom=denom)
 
         with self.run.watch.time("update"):
             rows, width = self._rows(batch, prompts), batch.mask_NC.shape[1]
             return optimizer_step(self.run.trainer, rows, loss, settings=self.settings, num_tokens=width)
+
+    def _agreement(self, number: int) -> dict[str, float]:
+        """Distances of trainer and sampler in the step. One that is too large is said once a stage, or ends the run."""
+        metrics, worst = self.gaps.take()
+        problem = gap_problem(worst, self.run.config.rollout)
+        if problem is None:
+            return metrics
+        message = f"step {number + 1} of stage {self.section.name!r}: {problem}"
+
+        def refuse() -> None:
+            raise EngineError(message)
+
+        if self.run.config.rollout.on_logprob_gap == "error":
+            distributed.on_main(refuse)
+        if not self._warned:
+            self.run.warnings.append(message)
+        self._warned = True
+        return metrics
 
     def _add_logprobs(
         self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt], names: frozenset[str]

@@ -107,6 +107,8 @@ class Journal:
             self.metrics.write(position.step, section.name, row)
         self.console.step(position.stage_step, row)
         self.console.reward_events(self.run.reward_events)
+        while self.run.warnings:
+            self.console.print(f"warning: {self.run.warnings.pop(0)}")
 
     def validation_due(self, section: StageSection) -> bool:
         done, every = self.position.stage_step, self.config.validation.every

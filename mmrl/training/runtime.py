@@ -36,6 +36,7 @@ class Runtime:
     """The parts of a running job.
 
     policy: the trained model. trainer: the DeepSpeed engine around it, whose forward pass is `token_logprobs`.
+    warnings: what the console has yet to say.
     """
 
     config: RunConfig
@@ -54,6 +55,7 @@ class Runtime:
     policy_version: int = 0
     openers: dict[tuple[VideoSection, int], MediaOpener] = field(default_factory=dict)
     reward_events: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
     skips_shared: int = 0
 
     def prepare(self, samples: Sequence[Sample], data: DataSection) -> list[Prepared]:
