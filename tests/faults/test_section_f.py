@@ -56,7 +56,10 @@ def test_scored(scored, number):  # faults 67, 68, 70, 71
 def test_what_cannot_be_scored_is_counted_with_its_first_message(scored):  # fault 68
     said = scored[0]
     assert said.code == 1
-    assert "rows.jsonl:9 (id=line-9): the answer {} is not a text or a number" in said.line_with("choice/bad_answer: 1")
+    assert (
+        "rows.jsonl:9 (id=line-9): task 'choice', reward 'choice': bad_answer: the answer {} is not a text or a number"
+        in said.line_with("choice/bad_answer: 1")
+    )
 
 
 REWARDS = """
@@ -89,15 +92,17 @@ def score(folder, config, *completions: str) -> tuple[Said, list[float | None]]:
 @pytest.mark.parametrize(
     ("reward", "event"),
     [
-        ("raises", "raises/raised: 1 (first: KeyError: 'boom')"),
-        ("no_number", "no_number/not_finite: 1 (first: returned nan)"),
-        ("words", "words/bad_result: 1 (first: 'good' is neither a number nor a dict of numbers"),
+        ("raises", "raised: KeyError: 'boom'"),
+        ("no_number", "not_finite: returned nan"),
+        ("words", "bad_result: 'good' is neither a number nor a dict of numbers"),
     ],
 )
 def test_a_reward_that_fails_is_an_event_never_a_zero(tmp_path, reward, event):  # fault 69
     said, rewards = score(tmp_path, config_of(tmp_path, reward), "a")
     assert (said.code, rewards) == (1, [None])
-    assert event in said.err
+    kind = f"{reward}/{event.partition(':')[0]}"
+    line = said.line_with(f"{kind}: 1 (first: ")
+    assert f"c.jsonl:1 (id=line-1): task 't', reward '{reward}': {event}" in line
 
 
 def test_a_reward_that_hangs_or_dies_costs_its_own_completion(tmp_path):  # fault 69
