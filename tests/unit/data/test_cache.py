@@ -10,11 +10,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from makers.clips import ClipSpec, write_clip
 from makers.openers import QWEN25, SMALL, LocalOpener
 from PIL import Image
 
 from mmrl.config.schema import BudgetClass, VideoSection
-from mmrl.data.cache import PixelCache
+from mmrl.data.cache import PixelCache, entry_path
 from mmrl.data.opening import OpenJob
 from mmrl.data.recipe import Recipe, differences, recipe_of
 from mmrl.data.sample import MediaRef
@@ -305,3 +306,13 @@ def test_the_overhead_of_an_entry_is_under_two_percent_from_64_kib(tmp_path):
         pixels = entry.frames_F3HW[:, 0].numel()
         assert 3 * pixels >= 0.98 * 64 * 1024
         assert path.stat().st_size < 3 * 1.02 * pixels
+
+
+def test_an_entry_of_64_kib_costs_less_than_2_percent_more_than_its_pixels(tmp_path):
+    """The dearest there is: 28 frames of one 28 x 28 token each, every one with its time."""
+    budget = BudgetClass(min_pixels=28 * 28, max_pixels=28 * 28, max_frames=28, sample_fps=60.0)
+    clip = write_clip(tmp_path / "clip.mp4", ClipSpec(frames=28, fps=30, width=64, height=64))
+    entry = PixelCache(tmp_path / "cache").get(MediaRef("video", clip), budget, QWEN25, LocalOpener())
+    assert entry.frames_F3HW.shape == (28, 3, 28, 28)
+    size = entry_path(tmp_path / "cache", entry.key).stat().st_size
+    assert entry.frames_F3HW.nbytes >= 2**16 and size < 1.02 * entry.frames_F3HW.nbytes
