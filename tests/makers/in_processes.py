@@ -41,6 +41,8 @@ def run_jobs(folder: Path, jobs: Sequence[dict[str, Any]], *, processes: int) ->
     asked.write_text(json.dumps(jobs))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
     environment = {key: value for key, value in os.environ.items() if key != ALONE}
+    found = [*Path(__file__).resolve().parents[1:3], environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, found))
     done = subprocess.run(
         [*command, __file__, str(asked), str(answered)],
         capture_output=True,
