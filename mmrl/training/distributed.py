@@ -40,15 +40,15 @@ def start_processes() -> None:
 
     It is left when the process ends, not when a run does: DeepSpeed keeps groups of its own that do not survive it.
     """
-    if torch.distributed.is_initialized():
-        return
-    if not _is_launched():
+    if not _is_launched() and os.environ.get(ALONE) != str(os.getpid()):
         os.environ.update(_SINGLE_PROCESS, MASTER_PORT=str(free_port()))
-        os.environ[ALONE] = "1"
-    elif was_launched():
-        _end_with_launcher()
+        os.environ[ALONE] = str(os.getpid())
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    if torch.distributed.is_initialized():  # by an earlier training of this process, or by vLLM
+        return
+    if was_launched():
+        _end_with_launcher()
     deepspeed = import_deepspeed()
     deepspeed.init_distributed(dist_backend="nccl" if torch.cuda.is_available() else "gloo", verbose=False)
     atexit.register(_leave_group)
