@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from makers.configs import media_rows, write_config
 from makers.tiny_models import tiny_model_dir
+from makers.tools import load_tool
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORT_NAMES = {
@@ -47,9 +48,7 @@ def test_importing_mmrl_is_light():
 
 
 def test_configuration_reference_is_up_to_date():
-    spec = importlib.util.spec_from_file_location("write_reference", ROOT / "tools" / "write_config_reference.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_tool("write_config_reference")
     assert module.TARGET.read_text() == module.reference(), "run `python tools/write_config_reference.py`"
 
 

@@ -2,29 +2,16 @@
 
 import importlib.util
 import math
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 from makers.tiny_run import write_run
+from makers.tools import load_tool
 
 from mmrl.training.distributed import start_processes
 
-TOOL = Path(__file__).resolve().parents[3] / "tools" / "compare_logprobs.py"
-
-
-def load_tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("compare_logprobs", TOOL)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up while it runs
-    spec.loader.exec_module(module)
-    return module
-
-
-tool = load_tool()
+tool = load_tool("compare_logprobs")
 
 
 @pytest.fixture(scope="module")

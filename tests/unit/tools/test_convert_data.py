@@ -1,8 +1,6 @@
 """tools/convert_data.py: rows of any tool become rows of any other, or an error says what would be lost."""
 
-import importlib.util
 import json
-import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +13,7 @@ from hypothesis import strategies as st
 from makers.robots import write_robot_folder
 from makers.rows import read, touch, write_jsonl
 from makers.tool_rows import MEDIA, ROWS
+from makers.tools import load_tool
 
 from mmrl.data.cards import CardReader, resolve_card
 from mmrl.data.locations import Url
@@ -22,20 +21,10 @@ from mmrl.data.sample import MediaPart, MediaRef, Message, Sample, TextPart
 from mmrl.data.templates import Templates
 from mmrl.data.write_rows import TARGETS, LossError
 
-TOOL = Path(__file__).resolve().parents[3] / "tools" / "convert_data.py"
 NO_TEMPLATES = Templates(None, None, {}, None, {})
 
 
-def load_tool():
-    spec = importlib.util.spec_from_file_location("convert_data", TOOL)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-tool = load_tool()
+tool = load_tool("convert_data")
 
 
 def reader(card: str, root: Path) -> CardReader:

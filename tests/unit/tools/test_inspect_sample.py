@@ -1,7 +1,5 @@
 """tools/inspect_sample.py on a picture with a box, a clip with a span and a question without media."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,24 +9,15 @@ from makers.clips import ClipSpec, write_clip
 from makers.configs import BUDGETS
 from makers.rows import write_jsonl
 from makers.tiny_models import tiny_model_dir
+from makers.tools import load_tool
 from PIL import Image
 
 from mmrl.data.sheet import LABEL, MARGIN
 
-TOOL = Path(__file__).resolve().parents[3] / "tools" / "inspect_sample.py"
 RED = (255, 64, 64)
 
 
-def load_tool():
-    spec = importlib.util.spec_from_file_location("inspect_sample", TOOL)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-tool = load_tool()
+tool = load_tool("inspect_sample")
 
 
 def card(task: str, space: str | None = None) -> dict:
