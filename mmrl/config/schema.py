@@ -11,7 +11,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mmrl.config.data_sections import CardSection, DataSection, DatasetSection, RobotSection, VideoSection
+# Every section can be imported from here; some are only used inside others.
+from mmrl.config.data_sections import (  # noqa: F401
+    CardSection,
+    DataSection,
+    DatasetSection,
+    RobotSection,
+    VideoSection,
+)
 from mmrl.config.section import (
     Beta,
     BudgetClass,
@@ -24,16 +31,6 @@ from mmrl.config.section import (
     Probability,
     Section,
 )
-
-__all__ = [
-    "BudgetClass",
-    "CardSection",
-    "DataSection",
-    "DatasetSection",
-    "RobotSection",
-    "Section",
-    "VideoSection",
-]
 
 
 class LoraSection(Section):
