@@ -77,6 +77,11 @@ class HfEngine:
             )
         self.policy_version = policy_version
 
+    @property
+    def has_weights(self) -> bool:
+        """Always: the model came with them."""
+        return True
+
     def sleep(self) -> None:
         """Refuse work until `wake`. Nothing but the weights is held between calls, so there is nothing to free."""
         self._state = "asleep"

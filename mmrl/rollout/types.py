@@ -93,7 +93,16 @@ class Engine(Protocol):
 
     def sync_weights(self, named_tensors: Iterable[tuple[str, torch.Tensor]], policy_version: int) -> None: ...
 
-    def sleep(self) -> None: ...
+    @property
+    def has_weights(self) -> bool:
+        """False where `sync_weights` must come before `generate`: with a model of its own at first, and after a sleep
+        that let go of it.
+        """
+        ...
+
+    def sleep(self) -> None:
+        """Give up what memory can be given up until `wake`; weights may go with it (`has_weights`)."""
+        ...
 
     def wake(self) -> None: ...
 

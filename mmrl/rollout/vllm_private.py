@@ -230,9 +230,12 @@ class VllmCore:
             self._engine.reset_encoder_cache()
 
     def sleep(self) -> None:
-        """On a GPU: move the weights to the CPU and drop keys and values. On a CPU nothing is freed."""
+        """On a GPU: let go of weights, keys and values; buffers are kept. On a CPU nothing is freed.
+
+        Level 2: a copy of the weights in host memory, which level 1 makes, would be of weights that training replaces.
+        """
         with engine_errors("going to sleep"):
-            self._llm.sleep(level=1)
+            self._llm.sleep(level=2)
         self.reset_caches()
 
     def wake(self) -> None:

@@ -51,7 +51,7 @@ class GrpoStage:
         weight_NC = self.algorithm.token_weight(advantage_NC, batch)
         batch = replace(batch, meta={**batch.meta, "advantage": advantage_NC, "weight": weight_NC})
         stats = [self._update(batch.select(rows), prompts) for rows in self._updates(batch, number=number)]
-        self.run.sync_policy()
+        self.run.updated()
         metrics = {**collected.metrics, **mean_of(stats), **self._agreement(number)}
         self.algorithm.on_step_end(batch, rewards_N, metrics)
         return metrics

@@ -32,7 +32,7 @@ def save_policy_folder(run: Runtime, folder: Path, weights: dict[str, torch.Tens
     _save(run, folder, weights)
     if run.ema is not None:
         run.ema.save(folder.parent)
-        with run.evaluated():
+        with run.ema.applied(run.policy):
             _save(run, folder.with_name(AVERAGED), None)
 
 

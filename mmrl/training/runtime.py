@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,8 @@ class Runtime:
     """The parts of a running job.
 
     policy: the trained model. trainer: the DeepSpeed engine around it, whose forward pass is `token_logprobs`.
-    warnings: what the console has yet to say.
+    is_engine_stale: whether the rollout engine has yet to get the policy's present weights. warnings: what the console
+    has yet to say.
     """
 
     config: RunConfig
@@ -53,6 +54,7 @@ class Runtime:
     ema: Ema | None = None
     watch: Stopwatch = field(default_factory=Stopwatch)
     policy_version: int = 0
+    is_engine_stale: bool = True
     openers: dict[tuple[VideoSection, int], MediaOpener] = field(default_factory=dict)
     reward_events: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -101,24 +103,35 @@ class Runtime:
             micro_batch_tokens=self.config.train.micro_batch_tokens,
         )
 
-    def sync_policy(self) -> None:
-        """Give the rollout engine the new weights, after the average took them in."""
+    def updated(self) -> None:
+        """After the weights were trained: count the version, and let the average take them in. The rollout engine gets
+        them before it samples again.
+        """
         self.policy_version += 1
+        self.is_engine_stale = True
         if self.ema is not None:
             self.ema.update(self.policy)
-        self.send_weights()
 
     def send_weights(self) -> None:
-        """Give the rollout engine the policy's present weights."""
+        """Give the rollout engine, which is awake, the policy's present weights."""
         with self.watch.time("sync"):
             self.rollout.sync_weights(self._weights(), self.policy_version)
+        self.is_engine_stale = False
 
-    def sampling(self) -> AbstractContextManager[Any]:
-        """Within the block completions may be sampled, by each process as often as it likes; entered by all together.
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Within the block the rollout engine is awake, with the present weights, and completions may be sampled, by
+        each process as often as it likes; entered by all together. Outside of it the engine sleeps: its memory is the
+        trainer's.
 
         Under ZeRO-3 an engine that shares the trainer's modules has the whole model gathered for it meanwhile.
         """
-        return whole_weights(self.trainer) if self._shares_modules else nullcontext()
+        with whole_weights(self.trainer) if self._shares_modules else nullcontext():
+            self.rollout.wake()
+            if self.is_engine_stale or not self.rollout.has_weights:
+                self.send_weights()
+            yield
+            self.rollout.sleep()
 
     @property
     def _shares_modules(self) -> bool:
@@ -138,17 +151,17 @@ class Runtime:
 
     @contextmanager
     def evaluated(self) -> Iterator[None]:
-        """Within the block the policy has the weights that are validated and exported: the averages, if any.
+        """Within the block the policy has the weights that are validated: the averages, if any.
 
-        So has the rollout engine, whether it shares the policy's modules or not.
+        So has the rollout engine once it samples, whether it shares the policy's modules or not.
         """
         if self.ema is None:
             yield
             return
         with self.ema.applied(self.policy):
-            self.send_weights()
+            self.is_engine_stale = True
             yield
-        self.send_weights()
+        self.is_engine_stale = True
 
     def close(self) -> None:
         self.rollout.close()
@@ -184,7 +197,8 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
         ),
         rollouts_log=JsonLines(folder / "rollouts.jsonl"),
     )
-    run.send_weights()
+    run.send_weights()  # weights that do not fit the engine end the run here
+    run.rollout.sleep()
     return run
 
 

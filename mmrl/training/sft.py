@@ -42,7 +42,7 @@ class SftStage:
         rows = [group_row(p.prompt, [t], [n]) for n, (p, t) in enumerate(zip(prepared, targets, strict=True))]
         with self.run.watch.time("update"):
             stats = self._update(rows, longest=max(map(len, targets)), global_tokens=global_tokens)
-        self.run.sync_policy()
+        self.run.updated()
         return {**stats, "tokens": global_tokens}
 
     def state_dict(self) -> dict[str, Any]:

@@ -276,16 +276,25 @@ def test_new_weights_agree_again_also_for_a_picture_seen_before(opened):
     assert_agrees(vlm, run(engine, requests))
 
 
-def test_sleeping_and_waking_changes_nothing(opened):
+def test_sleeping_and_waking_with_the_same_weights_changes_nothing(opened):
+    """A sleep lets go of the weights (on a GPU), so that after it they are asked for everywhere."""
     vlm, engine = opened
     requests = requests_for(mixed_prompts(vlm)[:2])
     before = run(engine, requests)
     engine.sleep()
     with pytest.raises(EngineError, match="asleep"):
         engine.generate([])
+    with pytest.raises(EngineError, match="asleep; it must be awake to take weights"):
+        engine.sync_weights(vlm.model.named_parameters(), 3)
     engine.wake()
+    assert not engine.has_weights
+    with pytest.raises(EngineError, match="without weights; it must be awake to generate"):
+        engine.generate([])
+    engine.sync_weights(vlm.model.named_parameters(), 2)
 
-    assert [g.completions for g in run(engine, requests)] == [g.completions for g in before]
+    assert engine.has_weights
+    after = [dataclasses.replace(c, policy_version=1) for g in run(engine, requests) for c in g.completions]
+    assert after == [dataclasses.replace(c, policy_version=1) for g in before for c in g.completions]
 
 
 def test_groups_come_out_as_they_finish_and_a_closed_iterator_leaves_nothing(opened):
