@@ -133,15 +133,32 @@ def launch(
     raise typer.Exit(launch_command(command, processes=nproc, hosts=hostfile))
 
 
-@app.command(epilog=_example("mmrl score completions.jsonl --config my.yaml --out scored.jsonl"))
+@app.command(
+    epilog=_example(
+        "mmrl score completions.jsonl --config my.yaml --out scored.jsonl",
+        "mmrl score --selftest all",
+    )
+)
 def score(
-    file: Annotated[Path, typer.Argument(help="JSONL with completion, answer, task and any other column")],
+    file: Annotated[
+        Path | None, typer.Argument(help="JSONL with completion, answer, task and any other column")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="Take the rewards from this run's YAML.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the scored rows; default: standard output.")] = None,
+    selftest: Annotated[
+        str | None, typer.Option(metavar="NAME|all", help="Run a reward's golden cases instead.")
+    ] = None,
 ) -> None:
-    """Run the rewards on stored completions."""
+    """Run the rewards on stored completions, or test the rewards themselves."""
+    if (file is None) == (selftest is None):
+        raise typer.BadParameter("give a FILE of completions, or --selftest")
+    if selftest is not None:
+        from mmrl.scoring.selftest import selftest_command
+
+        raise typer.Exit(selftest_command(selftest))
     from mmrl import api
 
+    assert file is not None
     raise typer.Exit(api.score(file, config=config, out=out))
 
 

@@ -14,6 +14,7 @@ from mmrl.scoring.gold import gold_geometry
 from mmrl.scoring.parse import AnswerFormat, extract_prediction, parse_geometry
 
 GEOMETRY = "box"
+BOUNDS = (0.0, 1.0)
 
 
 def score(completion: str, sample: Sample, *, answer: AnswerFormat = "auto", threshold: float | None = None) -> float:

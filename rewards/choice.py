@@ -15,6 +15,8 @@ from mmrl.data.sample import Sample
 from mmrl.scoring.gold import bad_answer, gold_text
 from mmrl.scoring.parse import AnswerFormat, extract_prediction, parse_choice
 
+BOUNDS = (0.0, 1.0)
+
 
 def score(completion: str, sample: Sample, *, answer: AnswerFormat = "auto", options_column: str = "options") -> float:
     """`options_column`: a list of option texts; where the row has it, their texts and only their letters count."""

@@ -16,6 +16,8 @@ from mmrl.data.sample import Sample
 from mmrl.scoring.gold import gold_texts
 from mmrl.scoring.parse import AnswerFormat, extract_prediction
 
+BOUNDS = (0.0, 1.0)
+
 _DROP = str.maketrans(dict.fromkeys(string.punctuation, " "))
 _ARTICLES = frozenset(("a", "an", "the"))
 

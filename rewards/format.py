@@ -11,6 +11,9 @@ Example: `<think>a</think><answer>b</answer>` 1; the same twice 0; `<answer>b</a
 from mmrl.data.sample import Sample
 from mmrl.scoring.parse import FormatStyle, has_format
 
+BOUNDS = (0.0, 1.0)
+CHANCE = 0.0
+
 
 def score(
     completion: str, sample: Sample, *, style: FormatStyle = "think_answer", prefilled_think: bool = False

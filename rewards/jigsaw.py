@@ -17,6 +17,8 @@ from mmrl.data.sample import Sample
 from mmrl.scoring.gold import bad_answer, gold_integers
 from mmrl.scoring.parse import AnswerFormat, extract_prediction, has_format, parse_integers
 
+BOUNDS = (-0.3, 1.2)
+
 
 def score(
     completion: str,

@@ -20,6 +20,8 @@ from mmrl.data.sample import Sample
 from mmrl.scoring.gold import bad_answer, gold_text
 from mmrl.scoring.parse import AnswerFormat, extract_prediction
 
+BOUNDS = (0.0, 1.0)
+
 # Words parse as products of letters, so `blue` would equal `lube`.
 _WORDS = re.compile(r"[A-Za-z]{3,}(?:\s+[A-Za-z]+)*")
 

@@ -15,6 +15,8 @@ from mmrl.data.sample import Sample
 from mmrl.scoring.gold import gold_number
 from mmrl.scoring.parse import AnswerFormat, extract_prediction, parse_number
 
+BOUNDS = (0.0, 1.0)
+
 # Written decimals are not exact in binary: 100 * 0.05 must admit 105, and 0.1 + 0.2 must equal 0.3.
 _ROUNDING = 1e-9
 

@@ -18,6 +18,8 @@ from mmrl.data.sample import Sample
 from mmrl.scoring.gold import bad_answer, gold_texts
 from mmrl.scoring.parse import AnswerFormat, extract_prediction
 
+BOUNDS = (0.0, 1.0)
+
 
 def score(
     completion: str,

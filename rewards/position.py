@@ -14,6 +14,9 @@ from mmrl.data.sample import Sample
 from mmrl.scoring.gold import bad_answer, gold_text
 from mmrl.scoring.parse import AnswerFormat, extract_prediction
 
+BOUNDS = (0.0, 1.0)
+CHANCE = 0.25
+
 _QUADRANT = re.compile(r"\b(top|bottom)[\s_-]*(left|right)\b")
 
 

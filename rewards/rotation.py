@@ -12,6 +12,9 @@ from mmrl.data.sample import Sample
 from mmrl.scoring.gold import gold_number, gold_text
 from mmrl.scoring.parse import AnswerFormat, extract_prediction, parse_number
 
+BOUNDS = (0.0, 1.0)
+CHANCE = 0.25
+
 
 def score(completion: str, sample: Sample, *, answer: AnswerFormat = "auto", official: bool = False) -> float:
     """`official`: the source's comparison of texts."""

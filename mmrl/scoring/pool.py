@@ -33,7 +33,8 @@ class Outcome:
     """What became of one completion under one reward.
 
     value: the reward; NaN when unscored. extra: the other numbers of a reward that returns a dict.
-    event: why it is unscored: `bad_answer`, `raised`, `bad_result`, `not_finite`, `timeout` or `died`; else None.
+    event: why it is unscored: `bad_answer`, `raised`, `bad_result`, `not_finite`, `out_of_bounds`, `timeout` or
+        `died`; else None.
     """
 
     value: float
@@ -75,7 +76,7 @@ def run_call(call: RewardCall) -> list[Outcome]:
     if reward.form == "batch":
         samples = [sample for sample, completions in call.groups for _ in completions]
         completions = [c for _, cs in call.groups for c in cs]
-        return _guarded(lambda: reward.function(completions, samples, **options), count=len(samples))
+        return _guarded(reward, lambda: reward.function(completions, samples, **options), count=len(samples))
     outcomes: list[Outcome] = []
     for sample, completions in call.groups:
         if reward.form == "group":
@@ -86,14 +87,14 @@ def run_call(call: RewardCall) -> list[Outcome]:
 
 
 def _group(reward: Reward, sample: Sample, completions: tuple[str, ...], options: Mapping[str, Any]) -> list[Outcome]:
-    return _guarded(lambda: reward.function(list(completions), sample, **options), count=len(completions))
+    return _guarded(reward, lambda: reward.function(list(completions), sample, **options), count=len(completions))
 
 
 def _one(reward: Reward, sample: Sample, completion: str, options: Mapping[str, Any]) -> Outcome:
-    return _guarded(lambda: [reward.function(completion, sample, **options)], count=1)[0]
+    return _guarded(reward, lambda: [reward.function(completion, sample, **options)], count=1)[0]
 
 
-def _guarded(call: Callable[[], Sequence[Any]], *, count: int) -> list[Outcome]:
+def _guarded(reward: Reward, call: Callable[[], Sequence[Any]], *, count: int) -> list[Outcome]:
     """The outcomes of one call of a reward. Whatever it raises is kept as an event and counted, never a score."""
     try:
         results = list(call())
@@ -104,10 +105,10 @@ def _guarded(call: Callable[[], Sequence[Any]], *, count: int) -> list[Outcome]:
     if len(results) != count:
         message = f"{len(results)} results for {count} completions"
         return [Outcome(NAN, event="bad_result", message=message)] * count
-    return [_outcome(result) for result in results]
+    return [_outcome(result, reward) for result in results]
 
 
-def _outcome(result: Any) -> Outcome:
+def _outcome(result: Any, reward: Reward) -> Outcome:
     numbers = result if isinstance(result, Mapping) else {"reward": result}
     bad = [key for key, number in numbers.items() if not isinstance(number, Real)]
     if "reward" not in numbers or bad:
@@ -116,6 +117,8 @@ def _outcome(result: Any) -> Outcome:
     value = float(numbers["reward"])
     if not math.isfinite(value):
         return Outcome(NAN, event="not_finite", message=f"returned {value}")
+    if not reward.is_within_bounds(value):
+        return Outcome(NAN, event="out_of_bounds", message=f"returned {value:g}, outside BOUNDS = {reward.bounds}")
     return Outcome(value, {key: float(number) for key, number in numbers.items() if key != "reward"})
 
 

@@ -11,39 +11,56 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, get_args
 
-from mmrl.data.sample import GeometryKind
+from mmrl.data.sample import GeometryKind, Sample
 from mmrl.errors import ConfigError, PluginError, did_you_mean
 from mmrl.plugins import resolve_module
 
 Form = Literal["one", "batch", "group"]
+Bounds = tuple[float | None, float | None]
+Hack = Literal["constant", "echo", "options", "empty", "repeated"]
 _FORMS: dict[tuple[str, str], Form] = {
     ("completion", "sample"): "one",
     ("completions", "samples"): "batch",
     ("completions", "sample"): "group",
 }
 _FUNCTIONS = ("score", "score_batch", "score_group")
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """function takes its form's two arguments and keyword options.
+    """function takes its form's two arguments and keyword options; file is the one that holds it.
 
-    geometry: the kind of place the answer is (module constant `GEOMETRY`), None where it is none.
-    needs_media: whether the reward looks at `sample.media` (module constant `NEEDS_MEDIA`).
+    What its module declares:
+    geometry: the kind of place the answer is (`GEOMETRY`), None where it is none.
+    needs_media: whether the reward looks at `sample.media` (`NEEDS_MEDIA`).
+    bounds: least and largest value for any completion under any options (`BOUNDS`); None for an open end.
+    chance: expected score of blind guessing: a number (`CHANCE`), a function of the sample (`chance`), or None.
+    known_hacks: why a trick scores above chance although nothing is wrong (`KNOWN_HACKS`), by the trick's name.
     """
 
     spelling: str
     function: Callable[..., Any]
     form: Form
-    geometry: GeometryKind | None
-    needs_media: bool
+    file: Path
+    geometry: GeometryKind | None = None
+    needs_media: bool = False
+    bounds: Bounds = (None, None)
+    chance: float | Callable[[Sample], float] | None = None
+    known_hacks: Mapping[Hack, str] = field(default_factory=dict)
+
+    def is_within_bounds(self, value: float) -> bool:
+        """Whether a value lies inside `bounds`, up to float rounding."""
+        low, high = self.bounds
+        return (low is None or value >= low - _ROUNDING) and (high is None or value <= high + _ROUNDING)
 
 
 @functools.cache
@@ -58,12 +75,48 @@ def resolve_reward(spelling: str, relative_to: Path | None = None) -> Reward:
         forms = ", ".join(f"({a}, {b})" for a, b in _FORMS)
         has = f"({', '.join(parameters)})"
         raise PluginError(f"reward {spelling!r} must begin with the parameters {forms}; it has {has}")
+    return Reward(spelling, function, form, Path(str(module.__file__)), **_declared(module, spelling))
+
+
+def _declared(module: ModuleType, spelling: str) -> dict[str, Any]:
+    """The fields of Reward that module constants give; PluginError for a constant of another form."""
     geometry = getattr(module, "GEOMETRY", None)
-    if geometry is not None and geometry not in get_args(GeometryKind):
-        raise PluginError(
-            f"reward {spelling!r}: GEOMETRY = {geometry!r} is none of {', '.join(get_args(GeometryKind))}"
-        )
-    return Reward(spelling, function, form, geometry, bool(getattr(module, "NEEDS_MEDIA", False)))
+    bounds, chance = getattr(module, "BOUNDS", (None, None)), getattr(module, "CHANCE", None)
+    hacks = getattr(module, "KNOWN_HACKS", {})
+    problems = {
+        f"GEOMETRY = {geometry!r} is none of {', '.join(get_args(GeometryKind))}": geometry is not None
+        and geometry not in get_args(GeometryKind),
+        f"BOUNDS = {bounds!r} is no pair (least, largest) of numbers or None": not _is_pair(bounds),
+        f"CHANCE = {chance!r} is no finite number; for one that depends on the row define chance(sample)": chance
+        is not None
+        and not _is_number(chance),
+        f"KNOWN_HACKS = {hacks!r} maps none of {', '.join(get_args(Hack))} to a reason": not _are_hacks(hacks),
+    }
+    for problem in (text for text, wrong in problems.items() if wrong):
+        raise PluginError(f"reward {spelling!r}: {problem}")
+    return {
+        "geometry": geometry,
+        "needs_media": bool(getattr(module, "NEEDS_MEDIA", False)),
+        "bounds": bounds,
+        "chance": getattr(module, "chance", chance),
+        "known_hacks": hacks,
+    }
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_pair(bounds: Any) -> bool:
+    if not (isinstance(bounds, tuple) and len(bounds) == 2 and all(b is None or _is_number(b) for b in bounds)):
+        return False
+    return None in bounds or bounds[0] < bounds[1]
+
+
+def _are_hacks(hacks: Any) -> bool:
+    return isinstance(hacks, dict) and all(
+        name in get_args(Hack) and isinstance(why, str) for name, why in hacks.items()
+    )
 
 
 def _function(module: ModuleType, name: str | None, spelling: str) -> Callable[..., Any]:

@@ -97,3 +97,5 @@ def test_the_wheel_works_outside_the_checkout(tmp_path):
         [sys.executable, "-m", "mmrl", "check", config], cwd=tmp_path, env=environment, capture_output=True, timeout=300
     )
     assert check.returncode == 0, check.stdout.decode() + check.stderr.decode()
+    selftest = [sys.executable, "-m", "mmrl", "score", "--selftest", "box_iou"]
+    subprocess.run(selftest, cwd=tmp_path, env=environment, check=True, timeout=60)

@@ -1,0 +1,25 @@
+"""What the golden cases beside the rewards cannot say: rewards in threads, and errors that name the sample."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from makers.scoring import answered
+
+from mmrl.errors import RewardError
+from mmrl.plugins import resolve_function
+
+
+def value(reward, answer, completion):
+    return resolve_function(reward, kind="rewards", default="score")(completion, answered(answer))
+
+
+@pytest.mark.parametrize(("reward", "answer"), [("choice", "Paris"), ("math", "{{{"), ("box_iou", [1, 2, 3])])
+@pytest.mark.parametrize("completion", ["{{{", "A", ""])
+def test_a_bad_answer_is_an_error_that_names_the_sample_never_a_score(reward, answer, completion):  # fault 68
+    with pytest.raises(RewardError, match=r"rows\.jsonl:7 \(id=s1\): the answer .* is not"):
+        value(reward, answer, completion)
+
+
+def test_math_works_outside_the_main_thread():  # fault 69
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(value, "math", "1/2", "0.5").result() == 1
