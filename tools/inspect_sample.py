@@ -33,6 +33,7 @@ from mmrl.data.templates import dataset_name
 from mmrl.errors import ConfigError, DataError, MmrlError
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import processor_of
+from mmrl.scoring.places import each_place
 from mmrl.scoring.router import Router
 from mmrl.training.sft import target_text
 
@@ -211,12 +212,14 @@ def answer_marks(item: Inspected) -> list[Mark]:
     """The answer's boxes, points or times, to be drawn on the medium they speak about."""
     if item.kind is None or item.answer_medium is None:
         return []
-    answer = item.prepared.sample.answer
-    places = list(answer) if isinstance(answer[0], list | tuple) else [answer]
-    space = item.prepared.sample.answer_space
+    answer, space = item.prepared.sample.answer, item.prepared.sample.answer_space
     assert space is not None  # a prepared answer says the model's space
-    entry = item.media[item.answer_medium]
-    return [mark_of(p, kind=item.kind, space=space, medium=item.answer_medium, entry=entry) for p in places]
+    space = space.rpartition(" at ")[2]  # of a tube only the times are drawn: a mark stands on every frame
+    medium = item.answer_medium
+    return [
+        mark_of(values, kind=kind, space=space, medium=medium, entry=item.media[medium])
+        for kind, values in each_place(answer, kind=item.kind)
+    ]
 
 
 # --- command line -------------------------------------------------------------------------------------------------

@@ -82,7 +82,9 @@ class CardSection(Section):
         default=None, description="text that stands for words kept in a column (a thing's name)"
     )
     text_column: str | None = Field(default=None, description="column with the words behind the text placeholders")
-    answer_space: str | None = Field(default=None, description="original_px, model_px, 0..N or seconds")
+    answer_space: str | None = Field(
+        default=None, description="original_px, model_px, 0..N or seconds; of boxes by time: original_px at seconds"
+    )
     spaces: dict[str, str] = Field(
         default_factory=dict, description="a tool's name of a space in the answer_space column -> ours"
     )

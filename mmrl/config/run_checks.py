@@ -98,7 +98,7 @@ def check_algorithm(run: Located) -> Problems:
 
 def check_spaces(run: Located) -> Problems:
     """Names of coordinate spaces, and the answer space of cards whose task answers with a place."""
-    from mmrl.scoring.geometry import check_space, parse_space
+    from mmrl.scoring.geometry import check_space, parse_spaces
 
     box_space, time_space = run.config.model.box_space, run.config.model.time_space
     if box_space is not None:
@@ -107,7 +107,7 @@ def check_spaces(run: Located) -> Problems:
         yield from _raised(run, "model.time_space", lambda: check_space(time_space, kind="time"))
     for key, card in cards_of(run):
         if card.answer_space is not None:
-            yield from _raised(run, f"{key}.answer_space", lambda s=card.answer_space: parse_space(s))
+            yield from _raised(run, f"{key}.answer_space", lambda s=card.answer_space: parse_spaces(s))
 
 
 def check_adapter_names(run: Located) -> Problems:

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from mmrl.data.locations import ArchiveMember, MediaSource, PdfPage, Url
 
 MediaKind = Literal["image", "video"]
-GeometryKind = Literal["box", "point", "time"]
+GeometryKind = Literal["box", "point", "time", "tube"]  # tube: boxes by time
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ A place is declared by the dataset in one space and written by the model in anot
     0..N          share of width and height (boxes, points) or of the clip's duration (times), times N
     seconds       seconds from the clip's start (times only)
 
+A tube (boxes by time) has two: `original_px at seconds`.
+
 Boxes are `x1, y1, x2, y2` with continuous edges: a picture W pixels wide reaches from 0 to W, and a box has the area
 (x2 - x1) * (y2 - y1). A picture resized from 100 x 80 to 84 x 56 maps x by 84/100 and y by 56/80:
 
@@ -19,6 +21,7 @@ Boxes are `x1, y1, x2, y2` with continuous edges: a picture W pixels wide reache
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -28,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from mmrl.data.sample import GeometryKind, Sample
 from mmrl.errors import ConfigError, DataError
 from mmrl.scoring.parse import extract_prediction, parse_geometry
+from mmrl.scoring.places import COUNTS, move_places
 
 if TYPE_CHECKING:
     from mmrl.data.rendered import MediaEntry
@@ -36,6 +40,7 @@ Size = tuple[int, int]
 Box = tuple[float, float, float, float]
 
 KNOWN_SPACES = "original_px, model_px, 0..1, 0..1000 (any 0..N with N > 0), seconds"
+_TUBE = " at "
 _SHARE = re.compile(r"0\.\.(\d+(?:\.\d+)?)")
 _FRACTION_DECIMALS = 3
 _SECONDS_DECIMALS = 2
@@ -74,8 +79,19 @@ def parse_space(name: str) -> Space:
     raise ConfigError(f"unknown coordinate space {name!r}; known: {KNOWN_SPACES}")
 
 
+def parse_spaces(name: str) -> tuple[Space, ...]:
+    """The space of an answer, or of a tube both: that of its boxes and that of its times."""
+    return tuple(parse_space(part) for part in name.split(_TUBE, 1))
+
+
 def check_space(name: str, *, kind: GeometryKind) -> Space:
-    """The space, or ConfigError when this kind of geometry has no meaning in it (a box in seconds)."""
+    """The space (of a tube: of its boxes), or ConfigError when this kind of geometry has no meaning in it."""
+    if kind == "tube":
+        boxes, at, times = name.partition(_TUBE)
+        if not at:
+            raise ConfigError(f"boxes by time have two spaces, 'original_px at seconds' for one, not {name!r}")
+        check_space(times, kind="time")
+        return check_space(boxes, kind="box")
     space = parse_space(name)
     allowed = ("seconds", "share") if kind == "time" else ("original", "model", "share")
     if space.kind not in allowed:
@@ -160,14 +176,14 @@ def _shortest(value: float) -> str:
 
 
 def _check_count(values: Sequence[float], *, kind: GeometryKind) -> None:
-    counts = {"box": (4,), "point": (2,), "time": (1, 2)}[kind]
+    counts = COUNTS[kind]
     if len(values) not in counts:
         raise ValueError(f"a {kind} has {' or '.join(map(str, counts))} numbers, not {len(values)}")
 
 
 def answer_medium(media: Sequence[MediaEntry], *, kind: GeometryKind) -> MediaEntry | None:
-    """The medium that an answer speaks about: the first clip for a time, the first medium for a place; None: none."""
-    return next((entry for entry in media if kind != "time" or entry.kind == "video"), None)
+    """The medium that an answer speaks about: the first clip for times, the first medium for a place; None: none."""
+    return next((entry for entry in media if kind not in ("time", "tube") or entry.kind == "video"), None)
 
 
 def describe_space(space: str, media_entry: MediaEntry, *, kind: GeometryKind) -> str:
@@ -213,28 +229,50 @@ def _duration(media_entry: MediaEntry) -> float:
     return media_entry.duration_s
 
 
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """Moves places of one medium. Spaces: of boxes and points, and of times; None where the answer holds none."""
+
+    medium: MediaEntry
+    box_spaces: tuple[str, str] | None
+    time_spaces: tuple[str, str] | None
+
+    def place(self, values: Sequence[float], kind: GeometryKind) -> list[float]:
+        spaces = self.time_spaces if kind == "time" else self.box_spaces
+        assert spaces is not None  # move_places rejects kinds that the reward does not declare
+        numbers = [float(v) for v in values]
+        return list(place(numbers, self.medium, kind=kind, source_space=spaces[0], target_space=spaces[1]))
+
+    def extent(self, mask_size: Size) -> list[float]:
+        assert self.box_spaces is not None
+        source, target = map(parse_space, self.box_spaces)
+        sizes = {"source_size": self.medium.source_size, "model_size": self.medium.model_size}
+        if source.kind != "share" and mask_size != _extent(source, **sizes):
+            raise ValueError(f"a mask of {mask_size} cells does not cover the picture in the space {source.name}")
+        return list(_extent(target, **sizes))
+
+
 def to_model_space(
     sample: Sample, media_entry: MediaEntry, *, kind: GeometryKind, box_space: str | None, time_space: str | None
 ) -> Sample:
     """The sample with its answer, and its `demonstration` column where there is one, in the space the model writes.
 
     kind: what the task's reward declares (`GEOMETRY`). media_entry: the medium the answer speaks about, resized.
-    box_space (boxes, points) and time_space (times): the model's. Numbers stay a flat list, a list of places stays a
-    list; text that is one place becomes its numbers; demonstration text already in the model's space stays as it is.
+    box_space (boxes, points) and time_space (times): the model's. Numbers stay a flat list, anything else keeps the
+    form it has (see `mmrl.scoring.places`); text that is one place becomes its numbers, JSON text becomes JSON;
+    demonstration text already in the model's space stays as it is.
     The returned sample says the model's space in `answer_space`, so a second call changes nothing.
     Raises ConfigError for a missing space and DataError, naming the sample, for values that are no such geometry.
     """
-    source, target = sample.answer_space, time_space if kind == "time" else box_space
+    source, target = sample.answer_space, model_space(kind, box_space=box_space, time_space=time_space)
     if source is None or target is None:
         raise ConfigError(missing_space(kind, task=sample.task, answer=source, model=target))
+    check_space(source, kind=kind)
+    mover = _mover(media_entry, kind=kind, source=source, target=target)
 
-    def moved(values: Any) -> list[Any]:
-        if values and isinstance(values, list | tuple) and all(isinstance(v, list | tuple) for v in values):
-            return [moved(v) for v in values]
-        numbers = parse_geometry(values, kind=kind) if isinstance(values, str) else values
-        if numbers is None:
-            raise ValueError("its numbers cannot be read")
-        return list(place(numbers, media_entry, kind=kind, source_space=source, target_space=target))
+    def moved(values: Any) -> Any:
+        found = _read_text(values, kind=kind) if isinstance(values, str) else values
+        return move_places(found, kind=kind, mover=mover)
 
     columns = dict(sample.columns)
     shown = columns.get("demonstration")
@@ -245,7 +283,36 @@ def to_model_space(
     return dataclasses.replace(sample, answer=answer, answer_space=target, columns=columns)
 
 
-def _named(move: Callable[[Any], list[Any]], values: Any, message: str) -> list[Any]:
+def model_space(kind: GeometryKind, *, box_space: str | None, time_space: str | None) -> str | None:
+    """The space the model writes this kind of place in; None where it (of a tube: either) is not declared."""
+    if kind == "tube":
+        return f"{box_space}{_TUBE}{time_space}" if box_space and time_space else None
+    return time_space if kind == "time" else box_space
+
+
+def _mover(media_entry: MediaEntry, *, kind: GeometryKind, source: str, target: str) -> _Move:
+    if kind != "tube":
+        both = (source, target)
+        return _Move(media_entry, None if kind == "time" else both, both if kind == "time" else None)
+    (box_from, time_from), (box_to, time_to) = source.split(_TUBE), target.split(_TUBE)
+    return _Move(media_entry, (box_from, box_to), (time_from, time_to))
+
+
+def _read_text(text: str, *, kind: GeometryKind) -> Any:
+    """JSON that holds labels, keys or masks as it is; other text as the one place it is."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict) or (isinstance(found, list) and any(isinstance(v, dict | list) for v in found)):
+        return found
+    numbers = None if kind == "tube" else parse_geometry(text, kind=kind)
+    if numbers is None:
+        raise ValueError("its numbers cannot be read")
+    return list(numbers)
+
+
+def _named(move: Callable[[Any], Any], values: Any, message: str) -> Any:
     try:
         return move(values)
     except ConfigError:
@@ -256,7 +323,7 @@ def _named(move: Callable[[Any], list[Any]], values: Any, message: str) -> list[
 
 def missing_space(kind: GeometryKind, *, task: str, answer: str | None, model: str | None) -> str:
     """The message for a geometry task whose spaces are not all declared; it names the key to set."""
-    key = "model.time_space" if kind == "time" else "model.box_space"
+    key = {"time": "model.time_space", "tube": "model.box_space` and `model.time_space"}.get(kind, "model.box_space")
     missing = "the card's `answer_space`" if answer is None else f"`{key}` (the model family has no default)"
     assert answer is None or model is None
     return f"task {task!r} has a {kind} as its answer, so {missing} must be set to one of: {KNOWN_SPACES}"

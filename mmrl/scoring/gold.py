@@ -6,12 +6,11 @@ taken off. Nothing else is: an answer of the wrong type is an error of the data,
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 from mmrl.data.sample import GeometryKind, Sample
 from mmrl.errors import RewardError
-from mmrl.scoring.parse import extract_prediction, parse_geometry, parse_integers, parse_number
+from mmrl.scoring.parse import extract_prediction, parse_geometry, parse_integers, parse_number, values_of
 
 
 def bad_answer(sample: Sample, *, wanted: str) -> RewardError:
@@ -61,12 +60,11 @@ def gold_integers(sample: Sample) -> tuple[int, ...]:
 
 def gold_geometry(sample: Sample, *, kind: GeometryKind) -> tuple[float, ...]:
     """The answer as a box with positive area, a point, or a span of positive length."""
-    answer = sample.answer
-    if isinstance(answer, list | tuple):
-        values = tuple(answer) if all(isinstance(v, int | float) and math.isfinite(v) for v in answer) else None
+    answer, count = sample.answer, 4 if kind == "box" else 2
+    if isinstance(answer, str):
+        values = parse_geometry(extract_prediction(answer) or "", kind=kind)
     else:
-        values = parse_geometry(extract_prediction(answer) or "", kind=kind) if isinstance(answer, str) else None
-    count = 4 if kind == "box" else 2
+        values = values_of(answer, count=count)
     half = count // 2
     if values is None or len(values) != count:
         raise bad_answer(sample, wanted=f"a {kind} of {count} numbers")

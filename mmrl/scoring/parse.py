@@ -261,10 +261,10 @@ def parse_values(text: str, *, count: int) -> tuple[float, ...] | None:
     >>> parse_values("The dog is at [3, 1, 6, 5].", count=4), parse_values("3 dogs, 1 cat, 6 cows, 5 hens", count=4)
     ((3.0, 1.0, 6.0, 5.0), None)
     """
-    clean = _unwrapped(text)
-    found, value = _json(clean)
+    found, value = parse_json(text)
     if found:
-        return _from_json(value, count)
+        return values_of(value, count=count)
+    clean = _unwrapped(text)
     values = _bare_numbers(clean) or _bracketed(clean, count)
     return values if values is not None and len(values) == count else None
 
@@ -275,24 +275,30 @@ def _unwrapped(text: str) -> str:
     return fenced[1] if fenced else clean
 
 
-def _json(text: str) -> tuple[bool, Any]:
+def parse_json(text: str) -> tuple[bool, Any]:
+    """Whether the text, out of its fence and special tokens, is JSON, and its value; every number a float.
+
+    >>> parse_json('```json\\n{"boxes": [1, 2]}\\n```'), parse_json("[1, 2")
+    ((True, {'boxes': [1.0, 2.0]}), (False, None))
+    """
     try:
-        return True, json.loads(text, parse_int=float)
+        return True, json.loads(_unwrapped(text), parse_int=float)
     except (ValueError, RecursionError):
         return False, None
 
 
-def _from_json(value: Any, count: int) -> tuple[float, ...] | None:
-    if isinstance(value, dict):
-        keys = [key for key in _GEOMETRY_KEYS if key in value]
-        return _from_json(value[keys[0]], count) if len(keys) == 1 else None
-    if not isinstance(value, list):
+def values_of(value: Any, *, count: int) -> tuple[float, ...] | None:
+    """The one box (count 4) or point (count 2) that a JSON value is: a list, a pair of corners, or under its key."""
+    while isinstance(value, dict) or (isinstance(value, list | tuple) and len(value) == 1):
+        inner = [value[key] for key in _GEOMETRY_KEYS if key in value] if isinstance(value, dict) else value
+        if len(inner) != 1:
+            return None
+        value = inner[0]
+    if not isinstance(value, list | tuple):
         return None
-    if len(value) == 1:
-        return _from_json(value[0], count)
-    if len(value) == 2 and count == 4 and all(isinstance(v, list) and len(v) == 2 for v in value):
+    if len(value) == 2 and count == 4 and all(isinstance(v, list | tuple) and len(v) == 2 for v in value):
         value = [*value[0], *value[1]]
-    numbers = [float(v) for v in value if isinstance(v, float)]
+    numbers = [float(v) for v in value if isinstance(v, int | float) and not isinstance(v, bool)]
     return tuple(numbers) if len(numbers) == len(value) == count and all(map(math.isfinite, numbers)) else None
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from mmrl.config.schema import RewardPart, RewardsSection
 from mmrl.data.sample import GeometryKind, Sample
 from mmrl.errors import ConfigError, RewardError, one_line
-from mmrl.scoring.geometry import check_space, missing_space
+from mmrl.scoring.geometry import check_space, missing_space, model_space
 from mmrl.scoring.pool import Group, Outcome, RewardCall, RewardPool
 from mmrl.scoring.reward import Form, Reward, check_options, resolve_reward
 from mmrl.scoring.scores import Scores
@@ -116,7 +116,7 @@ class Router:
             kind = self.geometry_kind(task)
             if kind is None:
                 continue
-            model = time_space if kind == "time" else box_space
+            model = model_space(kind, box_space=box_space, time_space=time_space)
             if answer is None or model is None:
                 raise ConfigError(missing_space(kind, task=task, answer=answer, model=model))
             check_space(answer, kind=kind)

@@ -70,13 +70,13 @@ class SftStage:
 
 
 def target_text(target: Any, *, kind: GeometryKind | None) -> str:
-    """How a target is written: text as it is, a place as numbers and blanks, anything else as JSON.
+    """How a target is written: text as it is, one place as numbers and blanks, several and anything else as JSON.
 
     >>> target_text("B", kind=None), target_text([3, 1, 6, 5], kind="box"), target_text(4, kind=None)
     ('B', '3 1 6 5', '4')
     """
     if isinstance(target, str):
         return target
-    if kind is not None:
+    if kind is not None and isinstance(target, list | tuple) and all(isinstance(v, int | float) for v in target):
         return format_geometry(target, kind)
     return json.dumps(target, ensure_ascii=False)
