@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from mmrl.commands.launched import pack
 from mmrl.errors import ConfigError
 
 COMMANDS = ("train",)
 _POLL_S = 0.2
+_REACH_S = 10
 _INTERRUPTED = 130
 
 
@@ -50,9 +54,49 @@ def _check(arguments: Sequence[str]) -> None:
 def _launch_on(hosts: Path, arguments: Sequence[str], *, processes: int) -> int:
     if not hosts.is_file():
         raise ConfigError(f"{hosts}: no such file; a host file has one line a machine, e.g. `node1 slots={processes}`")
-    runner = [sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", str(hosts)]
-    placed = ["--num_gpus", str(processes), "--no_local_rank", "--module", "mmrl", *arguments]
-    return _exit_code(subprocess.run([*runner, *placed], check=False).returncode)
+    _check_tools()
+    _check_hosts(_names_in(hosts))
+    launcher = ["launch", "--nproc", str(processes), "--hostfile", str(hosts)]
+    runner = [sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", str(hosts), "--quiet"]
+    placed = ["--num_gpus", str(processes), "--no_local_rank", "--module", "mmrl.commands.launched"]
+    return _exit_code(subprocess.run([*runner, *placed, pack(arguments, launcher=launcher)], check=False).returncode)
+
+
+def _check_tools() -> None:
+    """Refuse what DeepSpeed's launcher would end with a traceback for."""
+    missing = [tool for tool in ("ssh", "pdsh") if shutil.which(tool) is None]
+    if missing:
+        raise ConfigError(
+            f"--hostfile: {' and '.join(missing)} not found; DeepSpeed's launcher needs ssh and pdsh here"
+        )
+
+
+def _names_in(hosts: Path) -> list[str]:
+    """The machines of a host file. Raises ConfigError with what DeepSpeed says of a bad line."""
+    from mmrl.training.distributed import import_deepspeed
+
+    import_deepspeed()
+    from deepspeed.launcher.runner import fetch_hostfile
+
+    try:
+        return list(fetch_hostfile(str(hosts)) or ())
+    except ValueError as error:
+        raise ConfigError(f"{hosts}: {error}; one line a machine, e.g. `node1 slots=8`") from error
+
+
+def _check_hosts(names: Sequence[str]) -> None:
+    """Refuse machines that ssh does not reach without a password; DeepSpeed asks the first one only."""
+
+    def problem(name: str) -> str | None:
+        options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={_REACH_S}"]
+        done = subprocess.run(["ssh", *options, name, "true"], capture_output=True, text=True, check=False)
+        said = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
+        return None if done.returncode == 0 else f"{name}: not reached by ssh without a password: {said}"
+
+    with ThreadPoolExecutor(32) as pool:
+        problems = [found for found in pool.map(problem, names) if found is not None]
+    if problems:
+        raise ConfigError("; ".join(problems))
 
 
 class _Here:

@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 # Set beside _SINGLE_PROCESS: programs that a training starts inherit its environment and are groups of their own.
 ALONE = "MMRL_ALONE"
+# Set where several machines train: the words of the launcher, as JSON.
+LAUNCHER = "MMRL_LAUNCHER"
 _SINGLE_PROCESS = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import importlib.metadata
 import json
+import os
 import platform
 import shlex
 import shutil
@@ -20,6 +21,7 @@ from mmrl.config.schema import RunConfig
 from mmrl.data.templates import template_record
 from mmrl.errors import ConfigError
 from mmrl.training.checkpoint import find_checkpoints
+from mmrl.training.distributed import LAUNCHER
 from mmrl.training.resume import changed_keys
 
 # These belong to steps; without a checkpoint there is no step they could belong to.
@@ -60,12 +62,14 @@ def open_run_folder(config: RunConfig, *, resume: bool, overwrite: bool = False)
 
 
 def command_to_go_on(folder: Path, *, processes: int = 1, flag: str = "--resume") -> str:
-    """The shell command that takes up the run of a folder again, from its newest checkpoint.
+    """The shell command that takes up the run of a folder again, from its newest checkpoint, on the machines that it
+    was launched on.
 
     >>> command_to_go_on(Path("runs/mine"), processes=2)
     'mmrl launch --nproc 2 train runs/mine/resolved.yaml --resume'
     """
-    launcher = ["launch", "--nproc", str(processes)] if processes > 1 else []
+    here = ["launch", "--nproc", str(processes)] if processes > 1 else []
+    launcher = json.loads(os.environ[LAUNCHER]) if LAUNCHER in os.environ else here
     return shlex.join(["mmrl", *launcher, "train", str(folder / "resolved.yaml"), flag])
 
 
