@@ -17,7 +17,8 @@ that miss 0 (0.5); 3 on a line 0 (-1); none 0 (0).
 
 from mmrl.data.sample import Sample
 from mmrl.scoring.clicks import exploration_efficiency, gold_boxes, has_collinear_triple, in_box
-from mmrl.scoring.literals import Point, as_points, read_literal
+from mmrl.scoring.listings import Point, read_points
+from mmrl.scoring.literals import read_literal
 from mmrl.scoring.parse import extract_prediction
 
 GEOMETRY = "box"
@@ -44,7 +45,7 @@ def score(completion: str, sample: Sample, *, official: bool = False, no_think: 
 def _candidates(completion: str) -> tuple[Point, ...] | None:
     """The points of the answer, an empty tuple for an empty list, None for another form or too many."""
     value = read_literal(extract_prediction(completion) or "")
-    points = as_points(value) if isinstance(value, list | dict) else None
+    points = read_points(value) if isinstance(value, list | dict) else None
     return points if points is not None and len(points) <= MOST else None
 
 

@@ -17,7 +17,8 @@ from typing import Any
 from mmrl.data.sample import Sample
 from mmrl.scoring.clicks import answer_extent, centre_decay, in_box
 from mmrl.scoring.gold import gold_geometry
-from mmrl.scoring.literals import Point, as_numbers, read_literal
+from mmrl.scoring.listings import Point
+from mmrl.scoring.literals import as_numbers, read_literal
 from mmrl.scoring.parse import AnswerFormat, extract_prediction, parse_geometry
 
 GEOMETRY = "box"

@@ -7,17 +7,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError
 from mmrl.scoring.geometry import Box, Size, parse_space
 from mmrl.scoring.gold import bad_answer
-from mmrl.scoring.literals import Point, as_numbers
+from mmrl.scoring.listings import Point, read_detections
+from mmrl.scoring.literals import as_numbers
 from mmrl.scoring.parse import extract_prediction, parse_geometry
-
-_BOX_KEYS = ("bbox_2d", "bbox", "box", "boxes")
 
 
 def gold_boxes(sample: Sample) -> tuple[Box, ...]:
@@ -35,15 +34,8 @@ def gold_boxes(sample: Sample) -> tuple[Box, ...]:
 
 
 def boxes_in(value: Any) -> tuple[Box, ...]:
-    """The boxes of a value in one of the forms above, in order; empty where it is in none."""
-    if isinstance(value, Mapping):
-        keys = [key for key in _BOX_KEYS if key in value]
-        return boxes_in(value[keys[0]]) if len(keys) == 1 else ()
-    numbers = as_numbers(value, count=4)
-    if numbers is not None:
-        return ((numbers[0], numbers[1], numbers[2], numbers[3]),)
-    found = [boxes_in(v) for v in value] if isinstance(value, list | tuple) else []
-    return tuple(box for boxes in found for box in boxes) if all(found) else ()
+    """The boxes of a value, in order; empty where it holds none or something else."""
+    return tuple(found.box for found in read_detections(value) or ())
 
 
 def answer_extent(sample: Sample) -> Size | tuple[float, float]:

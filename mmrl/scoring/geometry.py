@@ -245,11 +245,19 @@ class _Move:
 
     def extent(self, mask_size: Size) -> list[float]:
         assert self.box_spaces is not None
-        source, target = map(parse_space, self.box_spaces)
-        sizes = {"source_size": self.medium.source_size, "model_size": self.medium.model_size}
-        if source.kind != "share" and mask_size != _extent(source, **sizes):
+        source = parse_space(self.box_spaces[0])
+        if source.kind != "share" and mask_size != _extent(source, **self._sizes):
             raise ValueError(f"a mask of {mask_size} cells does not cover the picture in the space {source.name}")
-        return list(_extent(target, **sizes))
+        return self.picture()
+
+    def picture(self) -> list[float]:
+        """Width and height of the whole picture in the model's space."""
+        assert self.box_spaces is not None
+        return list(_extent(parse_space(self.box_spaces[1]), **self._sizes))
+
+    @property
+    def _sizes(self) -> dict[str, Size]:
+        return {"source_size": self.medium.source_size, "model_size": self.medium.model_size}
 
 
 def to_model_space(
@@ -261,7 +269,8 @@ def to_model_space(
     box_space (boxes, points) and time_space (times): the model's. Numbers stay a flat list, anything else keeps the
     form it has (see `mmrl.scoring.places`); text that is one place becomes its numbers, JSON text becomes JSON;
     demonstration text already in the model's space stays as it is.
-    The returned sample says the model's space in `answer_space`, so a second call changes nothing.
+    The returned sample says the model's space in `answer_space`, so a second call changes nothing, and of boxes and
+    points the picture's width and height in that space in the column `answer_extent`.
     Raises ConfigError for a missing space and DataError, naming the sample, for values that are no such geometry.
     """
     source, target = sample.answer_space, model_space(kind, box_space=box_space, time_space=time_space)
@@ -278,6 +287,8 @@ def to_model_space(
     shown = columns.get("demonstration")
     if shown is not None and not (isinstance(shown, str) and source == target):
         columns["demonstration"] = _named(moved, shown, f"{sample.where}: demonstration {shown!r} is not a {kind}")
+    if mover.box_spaces is not None:
+        columns["answer_extent"] = mover.picture()
     gold = extract_prediction(sample.answer) if isinstance(sample.answer, str) else sample.answer
     answer = _named(moved, gold, f"{sample.where}: answer {sample.answer!r} is not a {kind}")
     return dataclasses.replace(sample, answer=answer, answer_space=target, columns=columns)

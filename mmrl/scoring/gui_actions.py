@@ -18,7 +18,8 @@ from mmrl.data.sample import Sample
 from mmrl.scoring.clicks import boxes_in, in_box
 from mmrl.scoring.geometry import Box
 from mmrl.scoring.gold import bad_answer
-from mmrl.scoring.literals import Point, as_numbers, read_literal
+from mmrl.scoring.listings import Point
+from mmrl.scoring.literals import as_numbers, read_literal
 
 MOST_ACTIONS = 200
 _POINT_KEYS = ("point", "coordinate", "point_2d")

@@ -11,13 +11,13 @@ for what they cannot read without guessing; an empty list is a list. The forms a
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from mmrl.scoring.geometry import Box
+from mmrl.scoring.literals import as_number
 from mmrl.scoring.parse import parse_json, parse_span, parse_values
 from mmrl.scoring.places import as_moment
 
@@ -76,7 +76,7 @@ def _labelled(value: Mapping[str, Any]) -> tuple[Detection, ...] | None:
     inner = _under(value, _BOX_KEYS)
     found = None if inner is None else read_detections(inner)
     label, confidence = _under(value, _LABEL_KEYS), _under(value, _CONFIDENCE_KEYS)
-    sure = _number(confidence)
+    sure = as_number(confidence)
     if found is None or (confidence is not None and sure is None) or not isinstance(label, str | None):
         return None
     return tuple(Detection(d.box, label or d.label, d.confidence if sure is None else sure) for d in found)
@@ -130,9 +130,9 @@ def read_moments(value: Any) -> tuple[float, ...] | None:
     """One moment, or a list of moments, bare or under time or times."""
     if isinstance(value, Mapping):
         value = _under(value, _TIME_KEYS)
-    if _number(value) is not None:
+    if as_number(value) is not None:
         value = [value]
-    moments = [_number(v) for v in value] if isinstance(value, list | tuple) else [None]
+    moments = [as_number(v) for v in value] if isinstance(value, list | tuple) else [None]
     return tuple(m for m in moments if m is not None) if None not in moments else None
 
 
@@ -185,17 +185,11 @@ def _all(value: Any, read: Callable[[Any], tuple[T, ...] | None]) -> tuple[T, ..
 
 
 def _flat(entry: Any) -> bool:
-    return isinstance(entry, list | tuple) and bool(entry) and all(_number(v) is not None for v in entry)
+    return isinstance(entry, list | tuple) and bool(entry) and all(as_number(v) is not None for v in entry)
 
 
 def _numbers(value: Any, count: int) -> tuple[float, ...] | None:
     if not isinstance(value, list | tuple) or len(value) != count:
         return None
-    numbers = [_number(v) for v in value]
+    numbers = [as_number(v) for v in value]
     return tuple(n for n in numbers if n is not None) if None not in numbers else None
-
-
-def _number(value: Any) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    return float(value) if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Structured text that a model wrote (JSON or a Python literal) and the numbers and points in it. Pure.
+"""Structured text that a model wrote (JSON or a Python literal) and the numbers in it. Pure.
 
 Nothing is evaluated. What is longer than LIMIT characters is not read: no action, path or list of points needs more,
 and a parser's time and stack grow with what it is given.
@@ -11,14 +11,11 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 LIMIT = 20_000
-Point = tuple[float, float]
 
 _FENCE = re.compile(r"```(?:json|python)?\s*(.*?)\s*```", re.DOTALL)
-_POINT_KEYS = ("point_2d", "point", "coordinate")
 
 
 def read_literal(text: str) -> Any:
@@ -68,25 +65,3 @@ def as_numbers(value: Any, *, count: int | None = None) -> tuple[float, ...] | N
         return None
     numbers = tuple(as_number(v) for v in value)
     return None if None in numbers else numbers  # pyright: ignore[reportReturnType]
-
-
-def as_points(value: Any) -> tuple[Point, ...] | None:
-    """A list of points, each `[x, y]` or `{"point_2d": [x, y]}`, as written; one point alone is a list of one.
-
-    >>> as_points([{"point_2d": [1, 2], "label": "a"}, [3, 4]]), as_points([1, 2]), as_points([[1, 2, 3]])
-    (((1.0, 2.0), (3.0, 4.0)), ((1.0, 2.0),), None)
-    """
-    if (alone := _as_point(value)) is not None:
-        return (alone,)
-    if not isinstance(value, list | tuple):
-        return None
-    points = tuple(_as_point(v) for v in value)
-    return None if None in points else points  # pyright: ignore[reportReturnType]
-
-
-def _as_point(value: Any) -> Point | None:
-    if isinstance(value, Mapping):
-        keys = [key for key in _POINT_KEYS if key in value]
-        value = value[keys[0]] if len(keys) == 1 else None
-    numbers = as_numbers(value, count=2)
-    return (numbers[0], numbers[1]) if numbers else None

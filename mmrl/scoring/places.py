@@ -7,6 +7,7 @@ A place is a box, a point or a span of time. An answer holds one place, or sever
     [{"bbox_2d": [10, 20, 30, 40], "label": "dog"}]         under a key of KEYS; other keys stay as they are
     {"polygon": [[0, 0], [9, 0], [9, 9]]}                   a region: its corners
     {"size": [480, 640], "counts": "..."}                   a region: COCO's run-length mask, (height, width)
+    {"action": "click", "box": [10, 20, 30, 40]}            an action, with or without a place
     {"time": [2, 9], "boxes": {"2": [..], "3.5": [..]}}     a tube: boxes by the second, and their span
     [{"time": 2, "objects": {"red cup": [[..]]}}]           a tube: named boxes in key frames
     {"times": [2, 5.5, 9]}                                  moments, any number of them
@@ -68,8 +69,9 @@ def _moved_mapping(value: Mapping[str, Any], *, kind: GeometryKind, mover: Mover
     if "counts" in value and "size" in value and kind != "time":
         height, width = value["size"]
         return {**value, "extent": mover.extent((int(width), int(height)))}
-    keys = [key for key in value if key in KEYS]
-    if not keys:
+    is_action = "action" in value  # on a screen; many have no place, and a table then has null under the key
+    keys = [key for key in value if key in KEYS and not (is_action and value[key] is None)]
+    if not keys and not is_action:
         raise ValueError(f"none of its keys {', '.join(map(repr, value))} is one of {', '.join(KEYS)}")
     moved = dict(value)
     for key in keys:
@@ -108,6 +110,8 @@ def each_place(value: Any, *, kind: GeometryKind) -> Iterator[tuple[GeometryKind
         for key in value.keys() & KEYS.keys():
             if kind != "tube" or KEYS[key] == "time":
                 yield from each_place(value[key], kind=KEYS[key])
+    elif value is None:
+        return  # an action without a place
     elif isinstance(value, int | float):
         yield kind, (float(value),)
     elif value and not any(isinstance(v, list | tuple | Mapping) for v in value):

@@ -133,7 +133,7 @@ def test_answer_and_demonstration_move_together_and_only_once():
     sample = boxed([128, 72, 640, 360], demonstration=[130, 70, 640, 350], note="kept")
     once = moved(sample, entry())
     assert once.answer == [28, 14, 140, 70] and once.answer_space == "model_px"
-    assert once.columns == {"demonstration": [28, 14, 140, 68], "note": "kept"}
+    assert once.columns == {"demonstration": [28, 14, 140, 68], "note": "kept", "answer_extent": [280, 140]}
     assert moved(once, entry()) == once
     assert sample.columns["demonstration"] == [130, 70, 640, 350]
 

@@ -81,6 +81,22 @@ def test_a_tube_has_two_spaces():
     assert to_model_space(sample, clip(), kind="tube", box_space="0..1000", time_space="seconds") == sample
 
 
+def test_actions_move_with_the_places_they_have():  # fault 72
+    assert moved({"action": "click", "box": [128, 72, 640, 360]}) == {"action": "click", "box": [28, 14, 140, 70]}
+    placeless = [{"action": "press_back"}, {"action": "type", "box": None, "input_text": "cat"}]
+    assert moved(placeless) == placeless
+    assert list(each_place(placeless, kind="box")) == []
+
+
+def test_a_reward_can_know_the_size_of_the_picture_in_the_model_s_space():
+    sizes = {"model_px": [280, 140], "0..1000": [1000, 1000], "original_px": [1280, 720]}
+    for space, size in sizes.items():
+        sample = to_model_space(row([1, 2, 3, 4]), clip(), kind="box", box_space=space, time_space=None)
+        assert sample.columns["answer_extent"] == size
+    timed = to_model_space(row([1, 2], "seconds"), clip(), kind="time", box_space=None, time_space="0..100")
+    assert "answer_extent" not in timed.columns
+
+
 def test_nothing_stays_in_its_old_space_unseen():
     with pytest.raises(DataError, match="its 'time' is a time, but the task's reward declares a box"):
         moved(TUBE)
