@@ -238,12 +238,12 @@ def runs(
 @app.command("list", epilog=_example("mmrl list rewards", "mmrl list configs --json"))
 def list_(
     kind: Annotated[
-        Literal["rewards", "methods", "families", "tasks", "datasets", "readers", "configs"],
+        Literal["rewards", "methods", "families", "tasks", "datasets", "readers", "configs", "sandbox"],
         typer.Argument(help="What to list"),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """List what a configuration can name."""
+    """List what a configuration can name, or what keeps executing rewards in."""
     from mmrl.commands.listing import list_command
 
     raise typer.Exit(list_command(kind, as_json=as_json))

@@ -91,6 +91,19 @@ def _configs() -> Iterator[Listed]:
         yield Listed(str(path.relative_to(shipped_dir("configs"))), _first_comment(path), _shown(path))
 
 
+def _sandbox() -> Iterator[Listed]:
+    """The layers this machine has around what rewards execute, and what they close, as tried."""
+    from mmrl.scoring.sandbox.isolation import LAYERS, isolation
+
+    found = isolation()
+    folder = "mmrl/scoring/sandbox"
+    for name, about in LAYERS.items():
+        yield Listed(f"layer: {name}", f"{'in use' if name in found.layers else 'not here'}: {about}", folder)
+    for name in ("files", "network", "processes"):
+        state = "open: rewards that execute do not start" if name in found.missing else "closed, as tried"
+        yield Listed(f"outside {name}", state, folder)
+
+
 def _recipes() -> Iterator[tuple[str, dict]]:
     import yaml
 
@@ -106,6 +119,7 @@ KINDS: dict[str, Callable[[], Iterator[Listed]]] = {
     "datasets": _datasets,
     "readers": _readers,
     "configs": _configs,
+    "sandbox": _sandbox,
 }
 
 

@@ -45,6 +45,7 @@ class Reward:
     bounds: least and largest value for any completion under any options (`BOUNDS`); None for an open end.
     chance: expected score of blind guessing: a number (`CHANCE`), a function of the sample (`chance`), or None.
     known_hacks: why a trick scores above chance although nothing is wrong (`KNOWN_HACKS`), by the trick's name.
+    preflight: raises ConfigError where this machine lacks what the reward needs (`preflight(options, timeout_s)`).
     """
 
     spelling: str
@@ -56,6 +57,7 @@ class Reward:
     bounds: Bounds = (None, None)
     chance: float | Callable[[Sample], float] | None = None
     known_hacks: Mapping[Hack, str] = field(default_factory=dict)
+    preflight: Callable[[Mapping[str, Any], float], None] | None = None
 
     def is_within_bounds(self, value: float) -> bool:
         """Whether a value lies inside `bounds`, up to float rounding."""
@@ -100,6 +102,7 @@ def _declared(module: ModuleType, spelling: str) -> dict[str, Any]:
         "bounds": bounds,
         "chance": getattr(module, "chance", chance),
         "known_hacks": hacks,
+        "preflight": getattr(module, "preflight", None),
     }
 
 
@@ -146,6 +149,21 @@ def check_options(reward: Reward, options: Mapping[str, Any], *, where: str) -> 
     if missing:
         raise ConfigError(f"{where}: the option {missing[0]!r} must be given")
     _check_types(reward, options, where=where)
+
+
+def check_machine(reward: Reward, options: Mapping[str, Any], *, timeout_s: float, where: str) -> None:
+    """ConfigError, naming `where`, when this machine lacks a program, a package or a wall that the reward needs.
+
+    timeout_s: `rewards.timeout_s`, which must leave the reward the time that its own limits promise.
+    """
+    if reward.preflight is None:
+        return
+    parameters = inspect.signature(reward.function).parameters
+    defaults = {name: p.default for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+    try:
+        reward.preflight({**defaults, **options}, timeout_s)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _check_types(reward: Reward, options: Mapping[str, Any], *, where: str) -> None:

@@ -21,7 +21,7 @@ from mmrl.data.sample import GeometryKind, Sample
 from mmrl.errors import ConfigError, RewardError, one_line
 from mmrl.scoring.geometry import check_space, missing_space, model_space
 from mmrl.scoring.pool import Group, Outcome, RewardCall, RewardPool
-from mmrl.scoring.reward import Form, Reward, check_options, resolve_reward
+from mmrl.scoring.reward import Form, Reward, check_machine, check_options, resolve_reward
 from mmrl.scoring.scores import Scores
 
 __all__ = ["Router", "Scores"]
@@ -101,7 +101,9 @@ class Router:
             self._parts_of(task, where="data")
         for task, parts in self._parts.items():
             for part in parts:
-                check_options(part.reward, part.spec.options, where=part.where)
+                options = part.spec.options
+                check_options(part.reward, options, where=part.where)
+                check_machine(part.reward, options, timeout_s=self.section.timeout_s, where=part.where)
             _check_parts(task, parts)
             self.geometry_kind(task)
 

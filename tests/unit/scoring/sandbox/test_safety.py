@@ -1,0 +1,228 @@
+"""What model-written programs try against the machine, under each strong set of walls: none of it works."""
+
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from mmrl.scoring.sandbox import Job, Limits, Result, python_command, run
+from mmrl.scoring.sandbox.isolation import isolation, layers
+
+REPOSITORY = Path(__file__).parents[4]
+STRONG = (("bubblewrap", "landlock", "seccomp"), ("bubblewrap", "seccomp"), ("landlock", "seccomp"))
+
+
+@pytest.fixture(params=STRONG, ids="+".join)
+def walls(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    missing = set(request.param) - set(layers())
+    if missing:
+        pytest.skip(f"this machine has no {', '.join(sorted(missing))}")
+    return request.param
+
+
+def attack(code: str, walls: tuple[str, ...], **limits) -> Result:
+    """The result of a program, which must be over within two seconds of its time limit."""
+    chosen = Limits(**{"wall_s": 5.0, **limits})
+    began = time.monotonic()
+    result = run(Job(python_command(code), limits=chosen), walls=walls)
+    assert time.monotonic() - began < chosen.wall_s + 2.0
+    return result
+
+
+def marked(text: str) -> list[str]:
+    """Processes of this machine whose command line holds a text."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            except OSError:
+                continue
+            if text in line:
+                found.append(line)
+    return found
+
+
+def test_the_machine_has_a_strong_sandbox_and_knows_it(walls):
+    found = isolation(walls)
+    assert found.strong and found.missing == ()
+
+
+def test_without_walls_the_probe_says_so():
+    assert isolation(()).missing == ("files", "network", "processes")
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "/etc/hostname", str(REPOSITORY / "pyproject.toml"), "/proc/1/cmdline"]
+)
+def test_files_outside_cannot_be_read(walls, path):
+    result = attack(f"print(open({path!r}).read())", walls)
+    assert result.exit_code == 1 and result.stdout == b""
+    assert b"PermissionError" in result.stderr or b"FileNotFoundError" in result.stderr
+
+
+def test_installed_packages_and_this_repository_cannot_be_imported(walls):
+    result = attack("import importlib.util as u; print(u.find_spec('numpy'), u.find_spec('mmrl'))", walls)
+    assert result.stdout == b"None None\n"
+
+
+def test_symlinks_lead_nowhere(walls, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    code = f"import os; os.symlink({str(tmp_path / 'secret')!r}, 'link'); print(open('link').read())"
+    assert b"secret" not in attack(code, walls).stdout
+
+
+def test_a_collected_file_that_is_a_link_a_pipe_or_a_folder_is_not_read(walls):
+    code = "import os; os.symlink('/etc/passwd', 'link'); os.mkfifo('pipe'); os.mkdir('folder'); open('file', 'x')"
+    job = Job(python_command(code), collect=("link", "pipe", "folder", "file", "absent"))
+    assert run(job, walls=walls).files == {"file": b""}
+
+
+def test_hard_links_to_files_outside_cannot_be_made(walls, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    job = Job(python_command(f"import os; os.link({str(tmp_path / 'secret')!r}, 'x')"), collect=("x",))
+    result = run(job, walls=walls)
+    assert result.exit_code == 1 and result.files == {}
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "open(P + '/new', 'w')",
+        "open(P + '/old', 'w')",
+        "os.truncate(P + '/old', 0)",
+        "os.chmod(P + '/old', 0)",
+        "os.utime(P + '/old', (0, 0))",
+        "os.rename(P + '/old', P + '/moved')",
+        "os.unlink(P + '/old')",
+        "os.mkdir(P + '/folder')",
+        "os.setxattr(P + '/old', 'user.x', b'1')",
+    ],
+)
+def test_nothing_outside_can_be_changed(walls, tmp_path, action):
+    old = tmp_path / "old"
+    old.write_text("kept")
+    before = old.stat()
+    result = attack(f"import os; P = {str(tmp_path)!r}; {action}", walls)
+    assert result.exit_code == 1, result.text("stderr")
+    after = old.stat()
+    assert (old.read_text(), after.st_mode, after.st_mtime_ns) == ("kept", before.st_mode, before.st_mtime_ns)
+    assert [p.name for p in tmp_path.iterdir()] == ["old"]
+
+
+def test_no_connection_to_this_machine_or_another(walls):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        for address in (("127.0.0.1", port), ("192.0.2.1", 80)):
+            result = attack(f"import socket; socket.create_connection({address!r}, 2); print('connected')", walls)
+            assert result.exit_code == 1 and result.stdout == b""
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_an_endless_loop_is_ended(walls):
+    result = attack("while True: pass", walls, wall_s=1.0)
+    assert result.killed_by == "wall" and 1.0 <= result.seconds < 3.0
+
+
+def test_sleeping_is_ended(walls):
+    assert attack("import time; time.sleep(100)", walls, wall_s=1.0).killed_by == "wall"
+
+
+def test_ten_gigabytes_of_output_are_cut_at_the_limit(walls):
+    code = "import sys\nfor _ in range(10_000): sys.stdout.write('x' * 1_000_000)"
+    result = attack(code, walls, output_bytes=200_000)
+    assert result.killed_by == "output" and result.cut and len(result.stdout) == 200_000
+
+
+def test_one_large_file_is_refused(walls):
+    code = "f = open('big', 'wb')\nfor _ in range(100): f.write(b'x' * 1_000_000)"
+    result = attack(code, walls, disk_bytes=3_000_000)
+    assert result.exit_code != 0
+
+
+def test_many_small_files_are_ended(walls):
+    code = "import time\nfor i in range(100_000): open(f'f{i}', 'wb').write(b'x' * 10_000)\ntime.sleep(9)"
+    assert attack(code, walls, disk_bytes=3_000_000).killed_by == "disk"
+
+
+def test_a_memory_bomb_gets_no_memory(walls):
+    result = attack("x = bytearray(4_000_000_000)", walls, memory_bytes=500_000_000)
+    assert result.exit_code == 1 and b"MemoryError" in result.stderr
+
+
+def test_memory_that_is_no_address_space_cannot_be_had(walls):
+    result = attack("import os; os.memfd_create('x')", walls)
+    assert b"PermissionError" in result.stderr
+
+
+def test_a_fork_bomb_starts_nothing(walls):
+    result = attack("import os\nwhile True: os.fork()", walls)
+    assert result.exit_code == 1 and b"PermissionError" in result.stderr
+
+
+def test_where_processes_are_allowed_a_fork_bomb_is_ended(walls):
+    result = attack(
+        "import os, time\nfor _ in range(40):\n  os.fork() or time.sleep(9)\ntime.sleep(9)", walls, processes=8
+    )
+    assert result.killed_by == "processes"
+
+
+@pytest.mark.parametrize("escape", ["", "os.setsid();", "os.setpgid(0, 0);"])
+def test_no_process_is_left_behind(walls, escape):
+    mark = f"left-behind-{os.getpid()}-{time.monotonic_ns()}"
+    code = f"import os, time\nif os.fork() == 0:\n  {escape or 'pass'}\n  time.sleep(60)  # {mark}"
+    run(Job(python_command(code.replace("os.set", "try:\n    os.set").replace(";", "\n  except OSError: pass")),
+            limits=Limits(wall_s=5.0, processes=4)), walls=walls)  # fmt: skip
+    assert marked(mark) == []
+
+
+def test_the_scorer_and_its_limits_are_out_of_reach(walls):
+    code = f"""
+import os, resource
+for action in (lambda: os.kill({os.getpid()}, 0), lambda: os.killpg({os.getpgid(0)}, 0),
+               lambda: resource.prlimit({os.getpid()}, resource.RLIMIT_CPU), lambda: os.kill(-1, 0)):
+    try:
+        action()
+        print("reached")
+    except OSError:
+        pass
+print("done")
+"""
+    assert attack(code, walls).stdout == b"done\n"
+
+
+def test_threads_and_own_signals_work(walls):
+    code = """
+import threading, os, signal
+seen = []
+threads = [threading.Thread(target=seen.append, args=(i,)) for i in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+signal.signal(signal.SIGALRM, lambda *_: seen.append('alarm'))
+signal.raise_signal(signal.SIGALRM)
+print(sorted(map(str, seen)))
+"""
+    assert attack(code, walls).stdout == b"['0', '1', '2', '3', 'alarm']\n"
+
+
+def test_the_next_job_sees_nothing_of_the_last(walls):
+    attack("open('left', 'w').write('x')", walls)
+    assert attack("import os; print(os.listdir('.'), os.listdir(os.environ['HOME']))", walls).stdout == b"[] []\n"
+
+
+def test_a_scratch_folder_made_hard_to_remove_is_removed(walls, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    code = "import os, time\nos.mkdir('shut', 0)\nfor _ in range(300): os.mkdir('d'); os.chdir('d')\ntime.sleep(9)"
+    assert attack(code, walls).killed_by == "disk"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_standard_input_files_and_environment_arrive(walls):
+    code = "import os, sys; print(sys.stdin.read(), open('in.txt').read(), os.environ['X'], sorted(os.environ)[:2])"
+    job = Job(python_command(code), files={"in.txt": b"file"}, stdin=b"input", env={"X": "1"})
+    assert run(job, walls=walls).stdout == b"input file 1 ['HOME', 'LANG']\n"
