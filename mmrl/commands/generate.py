@@ -125,7 +125,7 @@ def setting_lines(speaker: Speaker, processor: FamilyProcessor, question: Questi
         budget = _budgets(settings)[kind]
         frames = f", at most {budget.max_frames} frames at {budget.sample_fps:g} per second" if kind == "video" else ""
         yield f"{kind} budget: {budget.min_pixels:,} to {budget.max_pixels:,} pixels{frames}"
-    yield f"spaces: boxes and points in {processor.box_space}, times in {processor.time_space}"
+    yield f"spaces: boxes and points in {processor.box_space or 'no known space'}, times in {processor.time_space}"
     if question.template and (template := _templates(settings, question).user(question.task or "")) is not None:
         yield f"template: {template!r}"
 
@@ -193,7 +193,8 @@ def find_marks(text: str, media: Sequence[MediaEntry], processor: FamilyProcesso
         kind: GeometryKind = "box" if len(values) == 4 else "point" if is_picture else "time"
         if len(values) != 3:
             space = processor.time_space if kind == "time" else processor.box_space
-            yield mark_of(values, kind=kind, space=space, medium=medium, entry=media[medium], colour=colour)
+            if space is not None:
+                yield mark_of(values, kind=kind, space=space, medium=medium, entry=media[medium], colour=colour)
 
 
 def _unbracketed(said: str, *, is_picture: bool) -> list[tuple[float, ...]]:

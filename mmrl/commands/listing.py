@@ -62,7 +62,8 @@ def _families() -> Iterator[Listed]:
     from mmrl.models.families import FAMILIES
 
     for family in FAMILIES.values():
-        about = f"{', '.join(family.architectures)}; boxes in {family.box_space}, times in {family.time_space}"
+        boxes = family.box_space or "no known space"
+        about = f"{', '.join(family.architectures)}; boxes in {boxes}, times in {family.time_space}"
         yield Listed(family.name, about, "mmrl/models/families.py")
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.config.schema import BudgetClass, DataSection, DatasetSection, VideoSection
-from mmrl.data.budget import VisionGeometry
 from mmrl.data.cards import CardReader, resolve_card
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.opening import OpenedMedia
@@ -25,6 +24,7 @@ from mmrl.data.rows import Rows, open_rows
 from mmrl.data.sample import MediaKind, Sample
 from mmrl.data.templates import resolve_templates
 from mmrl.errors import DataError, MediaError, MissingMediaError
+from mmrl.models.qwen import QwenGeometry
 from mmrl.plugins import shipped_dir
 
 FIRST_ROWS = 64
@@ -33,7 +33,7 @@ FILL_IN = "FILL_IN"
 MODEL_PLACEHOLDER = "/path/to/Qwen2.5-VL-3B-Instruct"
 
 # Only sizes are wanted of the media that are opened, so any family's arithmetic serves.
-_GEOMETRY = VisionGeometry(
+_GEOMETRY = QwenGeometry(
     family="qwen2_5_vl",
     patch_size=14,
     merge_size=2,

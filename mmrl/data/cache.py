@@ -26,7 +26,6 @@ from typing import Literal, Protocol
 import numpy as np
 
 from mmrl.config.schema import BudgetClass, VideoSection
-from mmrl.data.budget import VisionGeometry
 from mmrl.data.downloads import FOLDER as DOWNLOADS
 from mmrl.data.downloads import fetched
 from mmrl.data.entry_file import SUFFIX, StoredEntry, read_entry, sync_folder, temporary_files, write_entry
@@ -36,6 +35,7 @@ from mmrl.data.recipe import Recipe, differences, recipe_of
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import MediaRef
 from mmrl.data.source import source_name
+from mmrl.data.vision import VisionGeometry
 from mmrl.errors import CacheCorruptError, CacheMissError, CacheRecipeError, MediaError
 
 log = logging.getLogger(__name__)

@@ -24,12 +24,12 @@ import torch
 
 import mmrl
 from mmrl.config.schema import BudgetClass, VideoSection
-from mmrl.data.budget import VisionGeometry
 from mmrl.data.channel import Channel
 from mmrl.data.locations import PdfPage
 from mmrl.data.opening import OpenedMedia, OpenJob, open_medium, reader_of
 from mmrl.data.sample import MediaRef
 from mmrl.data.source import source_name
+from mmrl.data.vision import VisionGeometry
 from mmrl.errors import MediaError, MmrlError
 
 START_LIMIT_S = 300.0

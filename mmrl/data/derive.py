@@ -12,8 +12,8 @@ from dataclasses import replace
 import torch
 import xxhash
 
-from mmrl.data.budget import VisionGeometry
 from mmrl.data.rendered import MediaEntry
+from mmrl.data.vision import VisionGeometry
 
 
 def derive(
@@ -33,15 +33,15 @@ def derive(
     kept = range(entry.frames_F3HW.shape[0]) if kept is None else kept
     assert frames_F3HW.dtype == torch.uint8 and frames_F3HW.shape[1:] == entry.frames_F3HW.shape[1:]
     assert frames_F3HW.shape[0] == len(kept), f"{frames_F3HW.shape[0]} frames but {len(kept)} kept"
-    t, h, w = entry.grid_thw
-    patches_t = -(-len(kept) // geometry.temporal_patch_size)
+    _, h, w = entry.grid_thw
+    grid_thw = (-(-len(kept) // geometry.temporal_patch_size), h, w)
     content = xxhash.xxh3_128_hexdigest(frames_F3HW.contiguous().numpy().data)
     return replace(
         entry,
         key=hashlib.sha256(f"derived {entry.key} {how!r} {list(kept)} {content}".encode()).hexdigest(),
         frames_F3HW=frames_F3HW,
-        grid_thw=(patches_t, h, w),
-        num_tokens=entry.num_tokens // t * patches_t,
+        grid_thw=grid_thw,
+        num_tokens=geometry.count_tokens(entry.kind, grid_thw, entry.source_size),
         timestamps_s=_pick(entry.timestamps_s, kept),
         frame_indices=_pick(entry.frame_indices, kept),
         sample_fps=entry.sample_fps and entry.sample_fps * len(kept) / entry.frames_F3HW.shape[0],

@@ -17,16 +17,16 @@ import PIL
 import torch
 
 from mmrl.config.schema import BudgetClass, VideoSection
-from mmrl.data.budget import VisionGeometry, plan_image, plan_video, sample_times, sampled_fps
+from mmrl.data.budget import plan_image, plan_video, sample_times, sampled_fps
 from mmrl.data.file_bytes import as_path
 from mmrl.data.frame_clips import FrameFilesClip, MemoryClip
 from mmrl.data.image import open_image
 from mmrl.data.locations import FrameFiles, PdfPage
 from mmrl.data.pdf import renderer
-from mmrl.data.resize import resize_frame
 from mmrl.data.sample import MediaRef
 from mmrl.data.source import media_errors, source_name
 from mmrl.data.video import Clip, ClipInfo, mean_rate, open_clip, reader_version
+from mmrl.data.vision import MediaPlan, VisionGeometry
 from mmrl.errors import MediaError
 
 MEMORY_READER = "memory"
@@ -107,7 +107,7 @@ def _open_image(ref: MediaRef, budget: BudgetClass, geometry: VisionGeometry) ->
     height, width = rgb_HW3.shape[:2]
     plan = plan_image(width, height, budget, geometry)
     return OpenedMedia(
-        frames_F3HW=resize_frame(rgb_HW3, width=plan.width, height=plan.height).unsqueeze(0),
+        frames_F3HW=geometry.image_frames(rgb_HW3, plan),
         grid_thw=plan.grid_thw,
         num_tokens=plan.num_tokens,
         source_size=(width, height),
@@ -175,7 +175,7 @@ def _read(clip: Clip, usable: Sequence[int], job: OpenJob, *, reader: str) -> Op
     picked = tuple(usable[i] for i in sample_times(times_s, fps, job.budget, job.geometry))
     plan = plan_video(len(picked), *info.size, job.budget, job.geometry)
     frames_F3HW = torch.empty((len(picked), 3, plan.height, plan.width), dtype=torch.uint8)
-    if not _fill(frames_F3HW, clip, picked, job):
+    if not _fill(frames_F3HW, clip, picked, job, plan):
         return None
     return OpenedMedia(
         frames_F3HW=frames_F3HW,
@@ -191,15 +191,14 @@ def _read(clip: Clip, usable: Sequence[int], job: OpenJob, *, reader: str) -> Op
     )
 
 
-def _fill(frames_F3HW: torch.Tensor, clip: Clip, picked: Sequence[int], job: OpenJob) -> bool:
+def _fill(frames_F3HW: torch.Tensor, clip: Clip, picked: Sequence[int], job: OpenJob, plan: MediaPlan) -> bool:
     """Decode and resize one frame at a time, so that only one is in memory at full size. False if one is missing."""
-    height, width = frames_F3HW.shape[2:]
     missing = set(picked)
     for index, rgb_HW3 in clip.frames(sorted(missing)):
         size = (rgb_HW3.shape[1], rgb_HW3.shape[0])
         if size != clip.info.size:
             raise MediaError(source_name(job.ref), f"frame {index} is {size}, the clip {clip.info.size} (w, h)")
-        frame_3HW = resize_frame(rgb_HW3, width=width, height=height)
+        frame_3HW = job.geometry.clip_frame(rgb_HW3, plan)
         for place, wanted in enumerate(picked):
             if wanted == index:
                 frames_F3HW[place] = frame_3HW

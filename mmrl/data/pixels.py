@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import torch
 
-from mmrl.data.budget import VisionGeometry
 from mmrl.data.rendered import MediaEntry
+from mmrl.data.vision import VisionGeometry
+from mmrl.models.qwen import QwenGeometry
 
 
 def pixel_values(entry: MediaEntry, geometry: VisionGeometry) -> torch.Tensor:
-    """The normalised patches of one medium: fp32 (N, X), on the device of its frames.
+    """What the family's vision tower reads of one medium, fp32, on the device of its frames.
 
     On a CPU bit-identical to the pixel_values of the processor (torchvision backend) given the same uint8 frames.
-    A 2-frame clip of 112 x 84 pixels, patches of 14: (1 * 6 * 8, 3 * 2 * 14 * 14) = (48, 1176).
     """
-    return patchify(normalise(entry.frames_F3HW, geometry), geometry)
+    return geometry.pixel_values(entry)
 
 
 def normalise(frames_F3HW: torch.Tensor, geometry: VisionGeometry) -> torch.Tensor:
@@ -34,8 +34,8 @@ def normalise(frames_F3HW: torch.Tensor, geometry: VisionGeometry) -> torch.Tens
     return frames_F3HW.to(torch.float32).sub(mean).div_(std)
 
 
-def patchify(frames_F3HW: torch.Tensor, geometry: VisionGeometry) -> torch.Tensor:
-    """Frames cut into patches (N, X); the patches of one merged token follow each other.
+def patchify(frames_F3HW: torch.Tensor, geometry: QwenGeometry) -> torch.Tensor:
+    """Frames of a Qwen family cut into patches (N, X); the patches of one merged token follow each other.
 
     The last frame is repeated until the temporal patch is full: a still becomes temporal_patch_size equal frames.
     """

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 import torch
 
-from mmrl.data.budget import VisionGeometry
 from mmrl.data.rendered import MediaEntry, Placeholder
+from mmrl.data.vision import VisionGeometry
 
 
 def text_positions(start: int, length: int) -> torch.Tensor:
@@ -58,7 +58,7 @@ def prompt_positions(
     for run in placeholders:
         pieces.append(text_positions(free, run.start - done))
         free += run.start - done
-        pieces.append(_run_positions(run, media[run.medium], geometry, start=free))
+        pieces.append(geometry.run_positions(run, media[run.medium], start=free))
         free = int(pieces[-1].max()) + 1
         done = run.start + run.length
     pieces.append(text_positions(free, num_tokens - done))
@@ -80,8 +80,16 @@ def patch_times(num_patches: int, entry: MediaEntry, geometry: VisionGeometry) -
     return (index * (geometry.temporal_patch_size / entry.sample_fps) * geometry.tokens_per_second).long()
 
 
-def _run_positions(run: Placeholder, entry: MediaEntry, geometry: VisionGeometry, *, start: int) -> torch.Tensor:
-    """Positions of one run: whole temporal patches of its medium."""
-    height, width = entry.grid_thw[1] // geometry.merge_size, entry.grid_thw[2] // geometry.merge_size
-    times = patch_times(run.length // (height * width), entry, geometry)
-    return grid_positions(start, times, height, width)
+def seconds_per_patch(entry: MediaEntry, geometry: VisionGeometry) -> float | None:
+    """Seconds from one temporal patch of a clip to the next, as vLLM wants them; None where positions know no time.
+
+    vLLM places patch i at floor(i * seconds * tokens_per_second) in float64, the families' reference does so in
+    float32, and the two can round to different sides. So the middle of all values that give the reference's places is
+    taken. Patches at 0 1 2 3 4, 2 tokens a second: everything from 0.5 to 0.625 does; 0.5625.
+    """
+    if geometry.tokens_per_second is None:
+        return None
+    places = patch_times(entry.grid_thw[0], entry, geometry).tolist()
+    lowest = max((place / i for i, place in enumerate(places) if i), default=0.0)
+    highest = min(((place + 1) / i for i, place in enumerate(places) if i), default=1.0)
+    return (lowest + highest) / 2 / geometry.tokens_per_second

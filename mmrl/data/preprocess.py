@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from mmrl.config.schema import DataSection, DatasetSection, RunConfig, VideoSection
-from mmrl.data.budget import VisionGeometry
 from mmrl.data.budgets_of import resolve_budget
 from mmrl.data.cache import Opener, PixelCache, Request
 from mmrl.data.decoder import MediaOpener
@@ -28,6 +27,7 @@ from mmrl.data.opening import OpenJob
 from mmrl.data.readers import SampleSet, read_datasets
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import SkippedLog
+from mmrl.data.vision import VisionGeometry
 from mmrl.errors import MediaError
 from mmrl.models.load import geometry_of
 

@@ -15,18 +15,16 @@ from importlib.metadata import version
 from typing import Any
 
 from mmrl.config.schema import BudgetClass, VideoSection
-from mmrl.data.budget import VisionGeometry
 from mmrl.data.fingerprint import Fingerprint
 from mmrl.data.locations import FrameFiles, PdfPage
 from mmrl.data.opening import OpenJob, reader_of
 from mmrl.data.sample import MediaKind, MediaRef
+from mmrl.data.vision import VisionGeometry
 
 # Raised whenever the same fields come to mean other pixels: changed arithmetic, changed layout of an entry.
 FORMAT = 2
-RESIZE = "bicubic, antialias, uint8"
 PART_FIELDS = frozenset({"start_s", "end_s", "page"})
 _IMAGE_BUDGET = frozenset({"min_pixels", "max_pixels"})
-_IMAGE_SIZING = frozenset({"patch_size", "merge_size"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +83,15 @@ def _make_recipe(
     broken_tail: str | None,
     part: tuple[tuple[str, float], ...],
 ) -> Recipe:
-    budget_fields, sizing = budget.model_dump(), geometry.sizing()
+    budget_fields = budget.model_dump()
     if kind == "image":
         budget_fields = {name: budget_fields[name] for name in _IMAGE_BUDGET}
-        sizing = {name: sizing[name] for name in _IMAGE_SIZING}
     fields = {
         "format": FORMAT,
         "kind": kind,
         "budget": budget_fields,
-        "sizing": sizing,
-        "resize": f"{RESIZE}, torch {_torch_version()}",
+        "sizing": geometry.sizing(kind),
+        "resize": f"{geometry.resample}, antialias, uint8, torch {_torch_version()}",
         "reader": reader,
         "broken_tail": broken_tail,
         **dict(part),

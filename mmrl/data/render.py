@@ -11,7 +11,6 @@ Media are numbered over the whole conversation: `MediaPart(i)` is the place of m
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,17 @@ from jinja2 import TemplateError
 from mmrl.data.budget import SourceSize, largest_max_pixels
 from mmrl.data.positions import prompt_positions, text_positions
 from mmrl.data.rendered import MediaEntry, Placeholder, RenderedPrompt
-from mmrl.data.sample import GeometryPart, MediaPart, Message, Part, Sample, SpacePart, TextPart
+from mmrl.data.sample import (
+    GeometryKind,
+    GeometryPart,
+    MediaKind,
+    MediaPart,
+    Message,
+    Part,
+    Sample,
+    SpacePart,
+    TextPart,
+)
 from mmrl.errors import DataError, PromptTooLongError
 from mmrl.models.families import FamilyProcessor
 from mmrl.scoring.geometry import answer_medium, describe_space, format_geometry, place
@@ -48,6 +57,14 @@ class _Token:
 
 
 @dataclass(frozen=True, slots=True)
+class _Mark:
+    """The template's sign that a medium of this kind belongs here."""
+
+    spelling: str
+    kind: MediaKind
+
+
+@dataclass(frozen=True, slots=True)
 class _Run:
     """A run of placeholders for tokens `first .. first + length` of a medium."""
 
@@ -57,7 +74,7 @@ class _Run:
     first: int = 0
 
 
-_Piece = _Text | _Token | _Run
+_Piece = _Text | _Token | _Mark | _Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,17 +240,26 @@ def _part_text(part: TextPart | GeometryPart | SpacePart, conversation: _Convers
 
 def _space_text(part: SpacePart, conversation: _Conversation) -> str:
     """The words for the space the model answers in, about the medium the answer speaks about."""
-    processor = conversation.processor
     medium = answer_medium(conversation.media, kind=part.kind)
     if medium is None:
         raise DataError(f"{conversation.where}: the template asks for a {part.kind}, but the row has no medium for it")
-    return describe_space(processor.time_space if part.kind == "time" else processor.box_space, medium, kind=part.kind)
+    return describe_space(_model_space(part.kind, conversation), medium, kind=part.kind)
+
+
+def _model_space(kind: GeometryKind, conversation: _Conversation) -> str:
+    processor = conversation.processor
+    space = processor.time_space if kind == "time" else processor.box_space
+    if space is None:
+        name = processor.family.name
+        raise DataError(
+            f"{conversation.where}: how {name} models write places is not known; say it with model.box_space (0..1000)"
+        )
+    return space
 
 
 def _geometry_text(part: GeometryPart, conversation: _Conversation) -> str:
     """A box, point or time written in the model's space, for the medium it belongs to as the model sees it."""
-    processor = conversation.processor
-    target = processor.time_space if part.kind == "time" else processor.box_space
+    target = _model_space(part.kind, conversation)
     try:
         entry = conversation.media[part.medium]
         values = place(part.values, entry, kind=part.kind, source_space=part.space, target_space=target)
@@ -243,28 +269,28 @@ def _geometry_text(part: GeometryPart, conversation: _Conversation) -> str:
 
 
 def _fragment_pieces(fragment: str, processor: FamilyProcessor) -> list[_Piece]:
-    """A template fragment cut at its special tokens."""
+    """A template fragment cut at its special tokens and at the marks of media."""
     pieces = processor.special_pattern.split(fragment)
-    return [
-        _Token(processor.special_ids[piece]) if index % 2 else _Text(piece)
-        for index, piece in enumerate(pieces)
-        if piece
-    ]
+    return [_special(piece, processor) if index % 2 else _Text(piece) for index, piece in enumerate(pieces) if piece]
+
+
+def _special(spelling: str, processor: FamilyProcessor) -> _Token | _Mark:
+    if spelling in processor.marks:
+        return _Mark(spelling, processor.marks[spelling])
+    return _Token(processor.special_ids[spelling])
 
 
 def _expand(pieces: Iterable[_Piece], conversation: _Conversation) -> Iterator[_Piece]:
-    """The template's single placeholders replaced by the runs of the media, in order."""
-    processor = conversation.processor
-    pads = {processor.image_token_id: "image", processor.video_token_id: "video"}
+    """The template's marks replaced by what stands for the media, in order."""
     waiting = iter(conversation.placed)
     for piece in pieces:
-        if not isinstance(piece, _Token) or piece.token_id not in pads:
+        if not isinstance(piece, _Mark):
             yield piece
             continue
         medium = next(waiting, None)
-        if medium is None or conversation.media[medium].kind != pads[piece.token_id]:
+        if medium is None or conversation.media[medium].kind != piece.kind:
             raise DataError(_misplaced(conversation))
-        yield from _media_pieces(medium, conversation.media[medium], processor)
+        yield from _media_pieces(medium, conversation.media[medium], conversation.processor)
     if next(waiting, None) is not None:
         raise DataError(_misplaced(conversation))
 
@@ -276,32 +302,30 @@ def _misplaced(conversation: _Conversation) -> str:
 
 
 def _media_pieces(medium: int, entry: MediaEntry, processor: FamilyProcessor) -> Iterator[_Piece]:
-    """One run; or, for the clip of a family that writes times, per temporal patch its time and an enclosed run."""
-    if entry.kind == "image":
-        yield _Run(processor.image_token_id, medium, entry.num_tokens)
-    elif processor.family.video_prompt == "one_run":
-        yield _Run(processor.video_token_id, medium, entry.num_tokens)
-    else:
-        start, end = (_Token(processor.special_ids[name]) for name in ("<|vision_start|>", "<|vision_end|>"))
-        length = entry.num_tokens // entry.grid_thw[0]
-        for index, seconds in enumerate(patch_seconds(entry, processor.geometry.temporal_patch_size)):
-            yield from (_Text(f"<{seconds:.1f} seconds>"), start)
-            yield from (_Run(processor.video_token_id, medium, length, index * length), end)
+    """The family's text for a medium, with its runs of placeholders."""
+    token_id = processor.image_token_id if entry.kind == "image" else processor.video_token_id
+    if token_id is None:
+        raise DataError(f"the {processor.family.name} family reads no clips")
+    first = 0
+    for piece in processor.geometry.placeholder(entry):
+        if isinstance(piece, str):
+            yield from _plain_pieces(piece, processor)
+        else:
+            yield _Run(token_id, medium, piece, first)
+            first += piece
 
 
-def patch_seconds(entry: MediaEntry, temporal_patch_size: int) -> list[float]:
-    """The time of each temporal patch: the mean of its first and its last frame's, the last frame repeated to fill it.
-
-    Frames at 0, 0.5 and 1 s in patches of 2: 0.25 and 1.
-    """
-    times = entry.timestamps_s
-    padded = [*times, *[times[-1]] * (-len(times) % temporal_patch_size)]
-    return [(padded[i] + padded[i + temporal_patch_size - 1]) / 2 for i in range(0, len(padded), temporal_patch_size)]
+def _plain_pieces(text: str, processor: FamilyProcessor) -> Iterator[_Piece]:
+    """The family's own text around a medium; a mark in it is a token like any other."""
+    for index, piece in enumerate(processor.special_pattern.split(text)):
+        if piece:
+            yield _Token(processor.special_ids[piece]) if index % 2 else _Text(piece)
 
 
 def _encode(pieces: Iterable[_Piece], processor: FamilyProcessor) -> tuple[list[int], list[Placeholder]]:
     ids: list[int] = []
     placeholders = []
+    pieces = (_unexpanded(piece, processor) for piece in pieces)
     for is_text, group in itertools.groupby(pieces, key=lambda piece: isinstance(piece, _Text)):
         if is_text:
             ids += processor.encode_text("".join(piece.text for piece in group if isinstance(piece, _Text)))
@@ -313,6 +337,14 @@ def _encode(pieces: Iterable[_Piece], processor: FamilyProcessor) -> tuple[list[
             elif isinstance(piece, _Token):
                 ids.append(piece.token_id)
     return ids, placeholders
+
+
+def _unexpanded(piece: _Piece, processor: FamilyProcessor) -> _Piece:
+    """A mark as the template wrote it: a token, or letters where the vocabulary has none."""
+    if not isinstance(piece, _Mark):
+        return piece
+    token_id = processor.special_ids.get(piece.spelling)
+    return _Text(piece.spelling) if token_id is None else _Token(token_id)
 
 
 def _with_completion(prompt: RenderedPrompt, completion_ids: Sequence[int]) -> RenderedPrompt:
@@ -336,7 +368,7 @@ def _append(prompt: RenderedPrompt, pieces: Sequence[_Piece], conversation: _Con
     positions_3T, next_position = prompt_positions(
         len(ids), runs, media, processor.geometry, start=prompt.next_position
     )
-    _assert_counts(ids, [media[medium] for medium in conversation.placed], processor)
+    _assert_counts(runs, [media[medium] for medium in conversation.placed], processor)
     offset = len(prompt.prompt_ids_T)
     moved = (Placeholder(run.start + offset, run.length, run.medium, run.first) for run in runs)
     return RenderedPrompt(
@@ -350,8 +382,9 @@ def _append(prompt: RenderedPrompt, pieces: Sequence[_Piece], conversation: _Con
     )
 
 
-def _assert_counts(ids: Sequence[int], placed: Sequence[MediaEntry], processor: FamilyProcessor) -> None:
-    """Placeholder ids are as many as the grids' tokens: the features that will take their places fit exactly."""
-    pads = ids.count(processor.image_token_id) + ids.count(processor.video_token_id)
-    tokens = sum(math.prod(entry.grid_thw) // processor.geometry.merge_size**2 for entry in placed)
+def _assert_counts(runs: Sequence[Placeholder], placed: Sequence[MediaEntry], processor: FamilyProcessor) -> None:
+    """Placeholders are as many as the grids' tokens: the features that will take their places fit exactly."""
+    count = processor.geometry.count_tokens
+    pads = sum(run.length for run in runs)
+    tokens = sum(count(entry.kind, entry.grid_thw, entry.source_size) for entry in placed)
     assert pads == tokens == sum(entry.num_tokens for entry in placed), (pads, tokens)

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from mmrl.models.families import FAMILIES
+
 
 @dataclass(frozen=True, slots=True)
 class DecoderInputs:
@@ -33,9 +35,11 @@ class DecoderInputs:
 def run_decoder(model: Any, inputs: DecoderInputs) -> Any:
     """Embed, put the vision features in place, run all layers: `.last_hidden_state` (B, T, D), `.past_key_values`."""
     device = model.lm_head.weight.device
+    positions_3BT = inputs.positions_3BT.to(device)
+    axes = FAMILIES[model.config.model_type].position_axes
     return model.model(
         input_ids=inputs.ids_BT.to(device),
-        position_ids=inputs.positions_3BT.to(device),
+        position_ids=positions_3BT if axes == 3 else positions_3BT[0],
         attention_mask=_attention_mask(model, inputs.mask_B1TK),
         mm_encoder_outputs=inputs.encoder_outputs,
         past_key_values=inputs.cache,

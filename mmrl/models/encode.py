@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
-from mmrl.data.pixels import pixel_values
+from mmrl.config.section import BudgetClass
+from mmrl.data.budget import plan_image, plan_video
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import MediaKind
 from mmrl.models.families import FamilyProcessor
@@ -35,7 +37,8 @@ class MediumFeatures:
 def encode_media(model: Any, media: Sequence[MediaEntry], processor: FamilyProcessor) -> list[MediumFeatures]:
     """Features of every entry, in order. All images go through the tower together, and so do all clips."""
     features: dict[int, MediumFeatures] = {}
-    for kind in ("image", "video"):
+    kinds: tuple[MediaKind, ...] = ("image", "video")
+    for kind in kinds:
         indices = [index for index, entry in enumerate(media) if entry.kind == kind]
         if indices:
             encoded = _encode_kind(model, kind, [media[index] for index in indices], processor)
@@ -43,31 +46,36 @@ def encode_media(model: Any, media: Sequence[MediaEntry], processor: FamilyProce
     return [features[index] for index in range(len(media))]
 
 
-def gather_features(features: Sequence[MediumFeatures], order: Sequence[tuple[int, int, int]]) -> dict[str, Any] | None:
+def gather_features(
+    features: Sequence[MediumFeatures], order: Sequence[tuple[int, int, int]], processor: FamilyProcessor
+) -> dict[str, Any] | None:
     """The `mm_encoder_outputs` of placeholder runs (medium, first token, length) in token order; None without media.
 
     A clip of two temporal patches shown once, as Qwen3-VL does: order ((0, 0, 6), (0, 6, 6)).
     """
-    outputs: dict[str, Any] = {}
-    for kind in ("image", "video"):
-        runs = [(features[medium], slice(first, first + length)) for medium, first, length in order]
-        runs = [(medium, tokens) for medium, tokens in runs if medium.kind == kind]
-        if runs:
-            outputs[kind] = _encoder_output(runs)
-    return outputs or None
+    by_name: dict[MediaKind, list[_Run]] = {}
+    for medium, first, length in order:
+        kind = features[medium].kind
+        name = processor.family.clip_tokens if kind == "video" else kind
+        by_name.setdefault(name, []).append((features[medium], slice(first, first + length)))
+    return {name: _encoder_output(name, runs, processor) for name, runs in by_name.items()} or None
 
 
 def idle_medium(kind: MediaKind, processor: FamilyProcessor) -> MediaEntry:
-    """A black medium of one vision token, which no placeholder shows: it takes a micro-batch through the tower.
+    """The smallest black medium, which no placeholder shows: it takes a micro-batch through the tower.
 
     ZeRO's collectives are those of the modules that ran, so that a process whose own micro-batch has no pictures must
     run the tower where the others run it (faults 53 and 54).
     """
-    geometry = processor.geometry
-    side = geometry.patch_size * geometry.merge_size
-    frames_F3HW = torch.zeros(1, 3, side, side, dtype=torch.uint8)
-    grid_thw = (1, geometry.merge_size, geometry.merge_size)
-    return MediaEntry(f"idle {kind}", kind, frames_F3HW, grid_thw, num_tokens=1, source_size=(side, side))
+    geometry, budget = processor.geometry, BudgetClass(min_pixels=1, max_pixels=1)
+    plan = plan_image(1, 1, budget, geometry) if kind == "image" else plan_video(1, 1, 1, budget, geometry)
+    black_HW3 = np.zeros((1, 1, 3), dtype=np.uint8)
+    if kind == "image":
+        frames_F3HW = geometry.image_frames(black_HW3, plan)
+    else:
+        frames_F3HW = geometry.clip_frame(black_HW3, plan)[None]
+    size = (plan.width, plan.height)
+    return MediaEntry(f"idle {kind}", kind, frames_F3HW, plan.grid_thw, plan.num_tokens, source_size=size)
 
 
 def idle_term(features: Sequence[MediumFeatures], order: Sequence[tuple[int, int, int]]) -> torch.Tensor | None:
@@ -83,27 +91,37 @@ def idle_term(features: Sequence[MediumFeatures], order: Sequence[tuple[int, int
 
 
 def _encode_kind(
-    model: Any, kind: str, entries: Sequence[MediaEntry], processor: FamilyProcessor
+    model: Any, kind: MediaKind, entries: Sequence[MediaEntry], processor: FamilyProcessor
 ) -> list[MediumFeatures]:
     base = model.model
-    device = next(base.visual.parameters()).device
-    pixels_NX = torch.cat([pixel_values(entry, processor.geometry) for entry in entries]).to(device)
-    grid_M3 = torch.tensor([entry.grid_thw for entry in entries], device=device)
-    encode = base.get_image_features if kind == "image" else base.get_video_features
-    output = encode(pixels_NX, grid_M3, return_dict=True)
+    device = next(base.parameters()).device
+    inputs = {name: tensor.to(device) for name, tensor in processor.geometry.tower_inputs(entries).items()}
+    name = processor.family.clip_tokens if kind == "video" else kind
+    encode = base.get_image_features if name == "image" else base.get_video_features
+    output = encode(**inputs, return_dict=True)
     levels = getattr(output, "deepstack_features", None) or []
     return [
-        MediumFeatures(entries[i].kind, tokens_KD, tuple(level[i] for level in levels))
-        for i, tokens_KD in enumerate(output.pooler_output)
+        MediumFeatures(kind, tokens_KD, tuple(level[i] for level in levels))
+        for i, tokens_KD in enumerate(_per_medium(output.pooler_output, entries))
     ]
 
 
-def _encoder_output(runs: Sequence[tuple[MediumFeatures, slice]]) -> Any:
-    """Runs of one kind in the form of the tower's own output: one tensor per run, per level."""
+def _per_medium(pooled: Any, entries: Sequence[MediaEntry]) -> Sequence[torch.Tensor]:
+    """Tokens (K, D) of each medium. Towers of tiles return those of all tiles in one tensor."""
+    if not isinstance(pooled, torch.Tensor):
+        return pooled
+    return pooled.flatten(0, -2).split([entry.num_tokens for entry in entries])
+
+
+_Run = tuple[MediumFeatures, slice]
+
+
+def _encoder_output(name: MediaKind, runs: Sequence[_Run], processor: FamilyProcessor) -> Any:
+    """Runs of one kind in the form of the tower's own output, per level."""
     from transformers.modeling_outputs import BaseModelOutputWithPooling
     from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDeepstackFeatures
 
-    tokens: Any = tuple(medium.tokens_KD[part] for medium, part in runs)
+    tokens = processor.geometry.encoder_output(name, [medium.tokens_KD[part] for medium, part in runs])
     levels = len(runs[0][0].deepstack)
     if not levels:
         return BaseModelOutputWithPooling(pooler_output=tokens)

@@ -1,4 +1,4 @@
-"""Model families: what differs between them is one row of a table. A processor is read from a model folder once.
+"""The table of model families, and the processor that is read from a model folder once.
 
 No processor class of transformers runs here or later: a FamilyProcessor holds the tokenizer, the chat template and the
 numbers that the framework's own arithmetic needs.
@@ -9,83 +9,20 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from mmrl.data.budget import VideoRule, VisionGeometry
+from mmrl.data.sample import MediaKind
+from mmrl.data.vision import ModelFiles, VisionGeometry
 from mmrl.errors import ConfigError
+from mmrl.models import qwen
+from mmrl.models.family import Family
 from mmrl.models.hub import readable_model, remedy
 
-ModuleGroup = Literal["vision_tower", "projector", "language_model"]
-
-# Tokens that stand for or enclose media: sampled by a model they would be taken for a picture that does not exist.
-VISION_TOKENS = ("<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>")
-
-QWEN_MODULES: Mapping[ModuleGroup, tuple[str, ...]] = {
-    "vision_tower": ("model.visual.",),
-    "projector": ("model.visual.merger.", "model.visual.deepstack_merger_list."),
-    "language_model": ("model.language_model.", "lm_head."),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One row of the table.
-
-    name: `model_type` in config.json. architectures: model classes of transformers.
-    box_space, time_space: how the released checkpoints write places and times (`model.box_space` overrides it).
-    video_rule: how clips are sized and sampled, see mmrl.data.budget.
-    video_prompt: a clip is one run of placeholders, or per temporal patch a run after its time in words.
-    module_groups: group -> prefixes of parameter names; the longest prefix that fits decides.
-    tokens_per_second: temporal positions per second where config.json states none; None: positions know no time.
-    banned_tokens: never sampled.
-    shares_prefix: its attention takes a tree mask, so a group may be one packed row; else one row per completion.
-    """
-
-    name: str
-    architectures: tuple[str, ...]
-    box_space: str
-    video_rule: VideoRule
-    video_prompt: Literal["one_run", "timed_runs"]
-    module_groups: Mapping[ModuleGroup, tuple[str, ...]]
-    tokens_per_second: float | None = None
-    time_space: str = "seconds"
-    banned_tokens: tuple[str, ...] = VISION_TOKENS
-    shares_prefix: bool = True
-
-
-FAMILIES: Mapping[str, Family] = {
-    row.name: row
-    for row in (
-        Family(
-            name="qwen2_vl",
-            architectures=("Qwen2VLForConditionalGeneration",),
-            box_space="0..1000",
-            video_rule="qwen2",
-            video_prompt="one_run",
-            module_groups=QWEN_MODULES,
-        ),
-        Family(
-            name="qwen2_5_vl",
-            architectures=("Qwen2_5_VLForConditionalGeneration",),
-            box_space="model_px",
-            video_rule="qwen2",
-            video_prompt="one_run",
-            tokens_per_second=4.0,
-            module_groups=QWEN_MODULES,
-        ),
-        Family(
-            name="qwen3_vl",
-            architectures=("Qwen3VLForConditionalGeneration",),
-            box_space="0..1000",
-            video_rule="qwen3",
-            video_prompt="timed_runs",
-            module_groups=QWEN_MODULES,
-        ),
-    )
-}
+FAMILIES: Mapping[str, Family] = {row.name: row for module in (qwen,) for row in module.FAMILIES}
+"""`model_type` -> family. A family is one module: its geometry and its rows."""
 
 
 class TextEncoder:
@@ -118,7 +55,9 @@ class FamilyProcessor:
     vocab_size: rows of the embedding, padding included.
     eos_ids: tokens that end a completion; the first one is the end of a turn.
     banned_ids: vision tokens and ids without a token; never an end token. Sorted.
-    box_space, time_space: the family's, unless the run overrides them (dataclasses.replace).
+    image_token_id, video_token_id: of placeholders; None: the family reads no clips.
+    marks: what the chat template writes where a medium is -> its kind.
+    box_space, time_space: the family's, unless the run overrides them (dataclasses.replace); None: unknown.
     enable_thinking: what the chat template is told; None: nothing, so that its own default holds.
     """
 
@@ -132,11 +71,12 @@ class FamilyProcessor:
     special_pattern: re.Pattern[str]
     vocab_size: int
     image_token_id: int
-    video_token_id: int
+    video_token_id: int | None
+    marks: Mapping[str, MediaKind]
     eos_ids: tuple[int, ...]
     pad_token_id: int
     banned_ids: tuple[int, ...]
-    box_space: str
+    box_space: str | None
     time_space: str
     enable_thinking: bool | None = None
 
@@ -177,18 +117,22 @@ def load_processor(
     eos_ids = _eos_ids(config, folder=folder, tokenizer=tokenizer)
     pad_id = tokenizer.pad_token_id
     special_ids = _special_ids(tokenizer)
+    geometry = _geometry(family, config, folder=folder)
+    placeholders = _placeholder_ids(family, config, reads_clips=geometry.reads_clips, source=source)
+    marks = _marks(family, placeholders, tokenizer=tokenizer)
     return FamilyProcessor(
         folder=folder,
         family=family,
-        geometry=_geometry(family, config, folder=folder),
+        geometry=geometry,
         tokenizer=tokenizer,
         encoder=_encoder_without_specials(tokenizer),
         chat_template=_chat_template(folder, tokenizer=tokenizer, chosen=chat_template),
         special_ids=special_ids,
-        special_pattern=_special_pattern(special_ids),
+        special_pattern=_special_pattern([*special_ids, *marks]),
         vocab_size=vocab_size,
-        image_token_id=_required(config, "image_token_id", source=source),
-        video_token_id=_required(config, "video_token_id", source=source),
+        image_token_id=placeholders["image"],
+        video_token_id=placeholders.get("video"),
+        marks=marks,
         eos_ids=eos_ids,
         pad_token_id=eos_ids[-1] if pad_id is None else pad_id,
         banned_ids=_banned_ids(family, tokenizer, vocab_size=vocab_size, eos_ids=eos_ids),
@@ -231,25 +175,28 @@ def _family_of(config: Mapping[str, Any], *, source: Path) -> Family:
 
 def _geometry(family: Family, config: Mapping[str, Any], *, folder: Path) -> VisionGeometry:
     images, clips, source = _processor_sections(folder)
-    keys = ("patch_size", "merge_size", "temporal_patch_size", "image_mean", "image_std")
-    patch, merge, unit, mean, std = (_required(images, key, source=source) for key in keys)
-    vision = config.get("vision_config", {})
-    _check_agreement(images, clips, vision, source=source)
-    tokens_per_second = family.tokens_per_second
-    if tokens_per_second is not None:
-        tokens_per_second = vision.get("tokens_per_second", tokens_per_second)
-    return VisionGeometry(
-        family=family.name,
-        patch_size=patch,
-        merge_size=merge,
-        temporal_patch_size=unit,
-        image_mean=tuple(mean),
-        image_std=tuple(std),
-        video_rule=family.video_rule,
-        default_total_pixels=_DEFAULT_TOTAL_PIXELS[family.video_rule](clips, patch * merge, unit),
-        rescale_factor=images.get("rescale_factor", 1 / 255),
-        tokens_per_second=tokens_per_second,
-    )
+    combined = folder / "processor_config.json"
+    whole = _read_json(combined) if combined.exists() else {}
+    return family.geometry(ModelFiles(config, images, clips, whole, str(source)), family=family.name)
+
+
+def _placeholder_ids(
+    family: Family, config: Mapping[str, Any], *, reads_clips: bool, source: Path
+) -> dict[MediaKind, int]:
+    """Ids of the placeholder tokens by config.json, under today's or the older name of the key."""
+    own: tuple[MediaKind, ...] = ("image", "video") if reads_clips and family.clip_tokens == "video" else ("image",)
+    ids: dict[MediaKind, int] = {}
+    for kind in own:
+        older = config.get(f"{kind}_token_index")
+        ids[kind] = _required(config, f"{kind}_token_id", source=source) if older is None else older
+    if reads_clips:
+        ids.setdefault("video", ids["image"])
+    return ids
+
+
+def _marks(family: Family, placeholders: Mapping[MediaKind, int], *, tokenizer: Any) -> dict[str, MediaKind]:
+    said: dict[MediaKind, str | None] = {"image": family.image_mark, "video": family.clip_mark}
+    return {said[kind] or tokenizer.convert_ids_to_tokens(number): kind for kind, number in placeholders.items()}
 
 
 def _processor_sections(folder: Path) -> tuple[dict[str, Any], dict[str, Any], Path]:
@@ -262,33 +209,6 @@ def _processor_sections(folder: Path) -> tuple[dict[str, Any], dict[str, Any], P
         raise ConfigError(f"{folder}: processor_config.json and preprocessor_config.json are missing; {remedy(folder)}")
     clips = folder / "video_preprocessor_config.json"
     return _read_json(images), _read_json(clips) if clips.exists() else {}, images
-
-
-def _check_agreement(
-    images: Mapping[str, Any], clips: Mapping[str, Any], vision: Mapping[str, Any], *, source: Path
-) -> None:
-    """Images, clips and vision tower must cut the same patches: one geometry serves all three."""
-    for key in ("patch_size", "merge_size", "temporal_patch_size", "image_mean", "image_std", "rescale_factor"):
-        if key in images and key in clips and images[key] != clips[key]:
-            raise ConfigError(f"{source}: {key} is {images[key]} for images, but {clips[key]} for clips")
-    for key in ("patch_size", "merge_size", "temporal_patch_size"):
-        of_tower = vision.get("spatial_merge_size" if key == "merge_size" else key, images[key])
-        if of_tower != images[key]:
-            raise ConfigError(f"{source}: {key} is {images[key]}, but {of_tower} in config.json's vision_config")
-
-
-def _total_pixels_qwen2(clips: Mapping[str, Any], factor: int, unit: int) -> int:
-    """Nine tenths of the context, in pixels of temporal patches, each standing for `unit` frames."""
-    return int(clips.get("max_video_tokens", 128_000) * factor * factor * 0.9) * unit
-
-
-def _total_pixels_qwen3(clips: Mapping[str, Any], factor: int, unit: int) -> int:
-    """The processor's cap on a clip; without one, that of the released checkpoints (24,576 tokens' worth of pixels)."""
-    del unit
-    return clips.get("size", {}).get("longest_edge", 24_576 * factor * factor)
-
-
-_DEFAULT_TOTAL_PIXELS = {"qwen2": _total_pixels_qwen2, "qwen3": _total_pixels_qwen3}
 
 
 def _load_tokenizer(folder: Path, *, trust_remote_code: bool) -> Any:
@@ -317,9 +237,9 @@ def _special_ids(tokenizer: Any) -> dict[str, int]:
     return {token.content: number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
 
 
-def _special_pattern(special_ids: Mapping[str, int]) -> re.Pattern[str]:
+def _special_pattern(spellings: Iterable[str]) -> re.Pattern[str]:
     # Longest first, so that of two spellings of which one begins the other the whole one is found.
-    return re.compile(f"({'|'.join(map(re.escape, sorted(special_ids, key=len, reverse=True)))})")
+    return re.compile(f"({'|'.join(map(re.escape, sorted(set(spellings), key=len, reverse=True)))})")
 
 
 def _chat_template(folder: Path, *, tokenizer: Any, chosen: str | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import torch
 
 from mmrl.errors import ConfigError
-from mmrl.models.families import Family, ModuleGroup
+from mmrl.models.family import Family, ModuleGroup
 
 
 def module_group(name: str, family: Family) -> ModuleGroup:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.config.schema import ModelSection
-from mmrl.data.budget import VisionGeometry
+from mmrl.data.vision import VisionGeometry
 from mmrl.errors import ConfigError
 from mmrl.models.families import FamilyProcessor, load_geometry, load_processor
 from mmrl.models.freeze import freeze
@@ -94,6 +94,11 @@ def processor_of(section: ModelSection) -> FamilyProcessor:
         raise ConfigError(
             f"model.enable_thinking is {changes['enable_thinking']}, but the chat template of {section.path} does not "
             "ask for it; set it to null, or name another model.chat_template"
+        )
+    if changes["box_space"] == "model_px" and not processor.geometry.has_model_pixels:
+        raise ConfigError(
+            f"model.box_space is model_px, but the {processor.family.name} family sees a picture in tiles or squeezed, "
+            "so pixels it sees name no place; use 0..1000 or 0..1"
         )
     return dataclasses.replace(processor, **changes)
 

@@ -120,7 +120,7 @@ def _predicting_states(model: Any, micro: MicroBatch, processor: FamilyProcessor
         ids_BT=micro.ids_BT,
         positions_3BT=micro.positions_3BT,
         mask_B1TK=micro.mask_B1TT,
-        encoder_outputs=gather_features(features, micro.media_order),
+        encoder_outputs=gather_features(features, micro.media_order, processor),
     )
     hidden_BTD = run_decoder(model, inputs).last_hidden_state
     idle = idle_term(features, micro.media_order)

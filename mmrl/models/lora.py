@@ -17,7 +17,7 @@ import torch
 
 from mmrl.config.schema import LoraSection, ModelSection
 from mmrl.errors import ConfigError, did_you_mean
-from mmrl.models.families import Family
+from mmrl.models.family import Family
 from mmrl.models.freeze import module_group
 from mmrl.models.hub import remedy
 from mmrl.models.trained import trained_tensors

@@ -1,7 +1,7 @@
 """Budgets written into a folder's processor files, where transformers and vLLM read them.
 
 A model trained on 40,000-pixel pictures whose processor still says 12,845,056 would be shown others by every tool that
-does not know mmrl.json (faults 20 and 21). How a budget is said to the processors: see mmrl.data.budget.
+does not know mmrl.json (faults 20 and 21). How a budget is said to a processor: the family's geometry.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.config.schema import BudgetClass
-from mmrl.data.budget import VisionGeometry, total_pixels
+from mmrl.data.sample import MediaKind
+from mmrl.data.vision import VisionGeometry
 from mmrl.errors import ConfigError
 
 # One file for both processors, or a file for each: transformers reads either layout.
@@ -26,32 +27,10 @@ def write_budgets(folder: Path, budgets: Mapping[str, BudgetClass], geometry: Vi
 
     Raises ConfigError for a folder that has no processor file for them.
     """
-    wanted = {"image": _image_settings, "video": _video_settings}
-    for kind, settings_of in wanted.items():
-        if kind in budgets:
-            _change(folder, kind, settings_of(budgets[kind], geometry))
-
-
-def _image_settings(budget: BudgetClass, geometry: VisionGeometry) -> dict[str, Any]:
-    return {"size": {"shortest_edge": budget.min_pixels, "longest_edge": budget.max_pixels}}
-
-
-def _video_settings(budget: BudgetClass, geometry: VisionGeometry) -> dict[str, Any]:
-    clip_pixels, token_pixels = total_pixels(budget, geometry), geometry.factor**2
-    if geometry.video_rule == "qwen2":
-        longest = budget.max_pixels
-        # The small addition makes up for rounding: the processor multiplies back and cuts to a whole number.
-        tokens = (clip_pixels / geometry.temporal_patch_size + 1e-3) / 0.9 / token_pixels
-    else:
-        longest, tokens = clip_pixels, budget.max_pixels / token_pixels
-    return {
-        "size": {"shortest_edge": budget.min_pixels, "longest_edge": longest},
-        "cap_pixels_per_frame": True,
-        "max_video_tokens": tokens,
-        "min_frames": budget.min_frames,
-        "max_frames": budget.max_frames,
-        "fps": budget.sample_fps,
-    }
+    kinds: tuple[MediaKind, ...] = ("image", "video")
+    for kind in kinds:
+        if kind in budgets and (settings := geometry.processor_settings(kind, budgets[kind])):
+            _change(folder, kind, settings)
 
 
 def _change(folder: Path, kind: str, values: Mapping[str, Any]) -> None:

@@ -29,14 +29,14 @@ class TrainedWith:
     """The settings a model was trained with.
 
     base_model, revision, commit: `model.path`, `model.revision` and the commit whose files were read (None: a folder).
-    budgets: by class. box_space, time_space: how it was taught to write places and times.
+    budgets: by class. box_space, time_space: how it was taught to write places and times (None: unknown).
     chat_template: its text. enable_thinking: what the template was told (None: nothing).
     templates: key -> {text, sha256, name}, see `template_record`.
     """
 
     base_model: str
     policy_version: int
-    box_space: str
+    box_space: str | None
     time_space: str
     chat_template: str
     chat_template_sha256: str

@@ -93,7 +93,7 @@ class DecodeBatch:
         prompts = [part.request.prompt for part in parts]
         micro = pack([group_row(prompt, [], []) for prompt in prompts], self.processor)
         features = encode_media(self.model, micro.media, self.processor)
-        outputs = gather_features(features, micro.media_order)
+        outputs = gather_features(features, micro.media_order, self.processor)
         inputs = DecoderInputs(micro.ids_BT, micro.positions_3BT, encoder_outputs=outputs, keep_cache=True)
         output = run_decoder(self.model, inputs)
         hidden_PTD = output.last_hidden_state

@@ -23,11 +23,10 @@ from typing import Any
 import torch
 
 from mmrl.config.rollout_checks import INSTALL_VLLM
-from mmrl.data.budget import VisionGeometry
-from mmrl.data.pixels import pixel_values
 from mmrl.data.rendered import MediaEntry
+from mmrl.data.vision import VisionGeometry
 from mmrl.errors import EngineError
-from mmrl.rollout.vllm_media import MediaSpan, seconds_per_patch
+from mmrl.rollout.vllm_media import MediaSpan
 
 SUPPORTED = "0.32"
 # Read by vLLM when it is imported. One process; the model runner that takes logits processors of this form on GPUs
@@ -151,18 +150,10 @@ class VllmCore:
         self.max_num_seqs = options.max_num_seqs
 
     def medium(self, entry: MediaEntry, geometry: VisionGeometry) -> Any:
-        """One medium as vLLM's vision tower takes it: normalised fp32 patches (N, X) and their grid."""
+        """One medium as vLLM's vision tower takes it: normalised fp32 pixels, with what the family says of them."""
         from transformers import BatchFeature
 
-        pixels_NX, grid_13 = pixel_values(entry, geometry), torch.tensor([entry.grid_thw])
-        if entry.kind == "image":
-            tensors = {"pixel_values": pixels_NX, "image_grid_thw": grid_13}
-        else:
-            tensors = {"pixel_values_videos": pixels_NX, "video_grid_thw": grid_13}
-            seconds = seconds_per_patch(entry, geometry)
-            if seconds is not None:
-                tensors["second_per_grid_ts"] = torch.tensor([seconds], dtype=torch.float64)
-        features = BatchFeature(tensors)
+        features = BatchFeature(geometry.engine_inputs(entry))
         items = _module("vllm.multimodal.inputs").MultiModalKwargsItems
         return items.from_hf_inputs(features, self._fields(features, {}))[entry.kind][0]
 

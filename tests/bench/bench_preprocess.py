@@ -38,7 +38,6 @@ from makers.openers import LocalOpener
 from qwen_vl_utils import fetch_video
 
 from mmrl.config.schema import BudgetClass, VideoSection
-from mmrl.data.budget import VisionGeometry
 from mmrl.data.cache import Opener, PixelCache
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.opening import OpenedMedia, OpenJob, open_medium
@@ -46,8 +45,9 @@ from mmrl.data.preprocess import hashed_ahead
 from mmrl.data.sample import MediaRef
 from mmrl.data.video import reader_version
 from mmrl.errors import MediaError
+from mmrl.models.qwen import QwenGeometry
 
-GEOMETRY = VisionGeometry(
+GEOMETRY = QwenGeometry(
     family="qwen3_vl",
     patch_size=16,
     merge_size=2,

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mmrl.config.schema import BudgetClass, VideoSection
-from mmrl.data.budget import VisionGeometry
 from mmrl.data.opening import OpenedMedia, OpenJob, open_medium
 from mmrl.data.sample import MediaRef
+from mmrl.data.vision import VisionGeometry
 from mmrl.errors import MediaError
+from mmrl.models.qwen import QwenGeometry
 
-QWEN25 = VisionGeometry(
+QWEN25 = QwenGeometry(
     family="qwen2_5_vl",
     patch_size=14,
     merge_size=2,

@@ -11,9 +11,10 @@ import torch
 from makers.tiny_models import Kind, tiny_model_dir
 
 from mmrl.config.schema import BudgetClass
-from mmrl.data.budget import VisionGeometry, plan_image, plan_video, sampled_fps, total_pixels
+from mmrl.data.budget import plan_image, plan_video, sampled_fps
 from mmrl.data.rendered import MediaEntry
 from mmrl.models.families import FamilyProcessor, load_processor
+from mmrl.models.qwen import QwenGeometry, total_pixels
 
 
 def budget_of(**values: Any) -> BudgetClass:
@@ -32,12 +33,12 @@ def hf_processor(kind: Kind) -> Any:
     return AutoProcessor.from_pretrained(tiny_model_dir(kind))
 
 
-def hf_image_processor(budget: BudgetClass, geometry: VisionGeometry) -> Any:
+def hf_image_processor(budget: BudgetClass, geometry: QwenGeometry) -> Any:
     """transformers' image processor set to the same budget."""
     return _set_size(_bare_processor("Qwen2VLImageProcessor", geometry), budget.min_pixels, budget.max_pixels)
 
 
-def hf_video_processor(budget: BudgetClass, geometry: VisionGeometry) -> Any:
+def hf_video_processor(budget: BudgetClass, geometry: QwenGeometry) -> Any:
     """transformers' clip processor set to the same budget, as the docstring of mmrl.data.budget says."""
     clip_pixels, token_pixels = total_pixels(budget, geometry), geometry.factor**2
     if geometry.video_rule == "qwen2":
@@ -62,7 +63,7 @@ def _set_size(bare: Any, shortest: int, longest: int) -> Any:
 
 
 @functools.cache
-def _bare_processor(class_name: str, geometry: VisionGeometry) -> Any:
+def _bare_processor(class_name: str, geometry: QwenGeometry) -> Any:
     import transformers
 
     return getattr(transformers, class_name)(
@@ -81,7 +82,7 @@ def resized(frames: torch.Tensor, width: int, height: int) -> torch.Tensor:
     return tv.resize(frames, [height, width], interpolation=tv.InterpolationMode.BICUBIC, antialias=True)
 
 
-def image_entry(image: torch.Tensor, budget: BudgetClass, geometry: VisionGeometry) -> MediaEntry:
+def image_entry(image: torch.Tensor, budget: BudgetClass, geometry: QwenGeometry) -> MediaEntry:
     """An opened still from uint8 (3, H, W)."""
     plan = plan_image(image.shape[2], image.shape[1], budget, geometry)
     return MediaEntry(
@@ -95,7 +96,7 @@ def image_entry(image: torch.Tensor, budget: BudgetClass, geometry: VisionGeomet
 
 
 def clip_entry(
-    frames: torch.Tensor, budget: BudgetClass, geometry: VisionGeometry, *, fps: float, indices: Sequence[int] = ()
+    frames: torch.Tensor, budget: BudgetClass, geometry: QwenGeometry, *, fps: float, indices: Sequence[int] = ()
 ) -> MediaEntry:
     """An opened clip from uint8 (F, 3, H, W) of constant rate; `indices` are the sampled frames, all without any."""
     indices = tuple(indices) or tuple(range(len(frames)))

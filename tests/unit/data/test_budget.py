@@ -3,6 +3,7 @@
 import itertools
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,7 @@ from hypothesis import strategies as st
 from makers.processors import budget_of, hf_image_processor, hf_video_processor
 
 from mmrl.data.budget import (
-    SizeError,
     SourceSize,
-    VisionGeometry,
     largest_max_pixels,
     plan_image,
     plan_video,
@@ -22,10 +21,21 @@ from mmrl.data.budget import (
     sample_times,
     sampled_fps,
 )
+from mmrl.data.vision import SizeError
+from mmrl.models.qwen import QwenGeometry
 
 ZERO, ONE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-QWEN2 = VisionGeometry("qwen2_5_vl", 14, 2, 2, ZERO, ONE, "qwen2", 2 * int(128_000 * 28 * 28 * 0.9))
-QWEN3 = VisionGeometry("qwen3_vl", 16, 2, 2, ZERO, ONE, "qwen3", 24_576 * 32 * 32)
+COMMON: dict[str, Any] = {"merge_size": 2, "temporal_patch_size": 2, "image_mean": ZERO, "image_std": ONE}
+QWEN2 = QwenGeometry(
+    family="qwen2_5_vl",
+    patch_size=14,
+    video_rule="qwen2",
+    default_total_pixels=2 * int(128_000 * 28 * 28 * 0.9),
+    **COMMON,
+)
+QWEN3 = QwenGeometry(
+    family="qwen3_vl", patch_size=16, video_rule="qwen3", default_total_pixels=24_576 * 32 * 32, **COMMON
+)
 
 geometries = st.sampled_from((QWEN2, QWEN3))
 sides = st.one_of(st.integers(1, 60), st.integers(1, 4000))

@@ -10,7 +10,8 @@ from makers.tiny_models import KINDS, tiny_model_dir
 from transformers import AutoConfig, AutoModelForImageTextToText
 
 from mmrl.errors import ConfigError
-from mmrl.models.families import FAMILIES, VISION_TOKENS, _encoder_without_specials, load_processor
+from mmrl.models.families import FAMILIES, _encoder_without_specials, load_processor
+from mmrl.models.qwen import VISION_TOKENS
 
 every_family = pytest.mark.parametrize("kind", KINDS)
 

@@ -59,7 +59,7 @@ def full_logits(vlm: TinyVlm, prompt, completion: Completion) -> torch.Tensor:
         return vlm.model(
             input_ids=micro.ids_BT,
             position_ids=micro.positions_3BT,
-            mm_encoder_outputs=gather_features(features, micro.media_order),
+            mm_encoder_outputs=gather_features(features, micro.media_order, vlm.processor),
         ).logits[0, micro.predict_L]
 
 

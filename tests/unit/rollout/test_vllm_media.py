@@ -6,9 +6,9 @@ import pytest
 import torch
 from makers.vlm import tiny_vlm
 
-from mmrl.data.positions import patch_times
+from mmrl.data.positions import patch_times, seconds_per_patch
 from mmrl.errors import EngineError
-from mmrl.rollout.vllm_media import media_spans, seconds_per_patch
+from mmrl.rollout.vllm_media import media_spans
 
 
 def test_an_image_and_a_clip_of_one_run_span_their_placeholders():

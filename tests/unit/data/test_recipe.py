@@ -1,0 +1,43 @@
+"""Recipes of the Qwen families, spelled out: a change of one letter would orphan every cached entry."""
+
+import json
+from pathlib import Path
+
+import pytest
+from makers.processors import family_processor
+
+from mmrl.config.schema import BudgetClass, VideoSection
+from mmrl.data.opening import OpenJob
+from mmrl.data.recipe import recipe_of
+from mmrl.data.sample import MediaRef
+
+PATCHES = {
+    "qwen2_vl": (14, "qwen2", 180633600),
+    "qwen2_5_vl": (14, "qwen2", 180633600),
+    "qwen3_vl": (16, "qwen3", 4194304),
+}
+
+
+def recipe(kind, ref) -> dict:
+    fields = recipe_of(OpenJob(ref, BudgetClass(), family_processor(kind).geometry), VideoSection()).fields
+    assert fields.pop("resize").startswith("bicubic, antialias, uint8, torch 2.")
+    fields.pop("reader")
+    return fields
+
+
+@pytest.mark.parametrize("kind", PATCHES)
+def test_a_pictures_recipe(kind):
+    budget = {"max_pixels": 1003520, "min_pixels": 3136}
+    sizing = {"merge_size": 2, "patch_size": PATCHES[kind][0]}
+    expected = {"broken_tail": None, "budget": budget, "format": 2, "kind": "image", "sizing": sizing}
+    assert recipe(kind, MediaRef("image", Path("a.png"))) == expected
+
+
+@pytest.mark.parametrize("kind", PATCHES)
+def test_a_clips_recipe(kind):
+    patch, rule, total = PATCHES[kind]
+    sizing = {"merge_size": 2, "patch_size": patch, "temporal_patch_size": 2, "video_rule": rule}
+    found = recipe(kind, MediaRef("video", Path("a.mp4")))
+    assert found["sizing"] == sizing | {"default_total_pixels": total}
+    assert found["budget"] == json.loads(BudgetClass().model_dump_json())
+    assert set(found) == {"broken_tail", "budget", "format", "kind", "sizing"}
