@@ -1,0 +1,172 @@
+"""Tables of a page written in HTML or Markdown: as grids of cells, and as trees to compare. Pure.
+
+What is read is text, as the completion holds it; a markup error is read as browsers read it (lxml's HTML parser).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from lxml import html
+from markdown_it import MarkdownIt
+from rapidfuzz.distance import Levenshtein
+from rapidfuzz.process import cdist
+
+from mmrl.scoring.text_distance import clean_text
+from mmrl.scoring.tree_distance import Postorder, tree_distance
+
+MAX_SPAN = 1000  # HTML's own limit on colspan; of rowspan too, so that a typed 10**9 is no memory fault
+MAX_NODES = 5000  # of a table: a page has hundreds
+_WRAPPERS = ("thead", "tbody", "tfoot")
+_CELLS = ("td", "th")
+_MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
+# A parser that fetches nothing and resolves no entities of a document type.
+_PARSER = html.HTMLParser(no_network=True, remove_comments=True, remove_pis=True, huge_tree=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell and the rows and columns it covers. is_header: written as `<th>`, or in the first line of Markdown."""
+
+    text: str
+    row: int
+    column: int
+    rows: int = 1
+    columns: int = 1
+    is_header: bool = False
+
+    @property
+    def bottom(self) -> int:
+        return self.row + self.rows
+
+    @property
+    def right(self) -> int:
+        return self.column + self.columns
+
+
+def html_of_markdown(text: str) -> str:
+    """Markdown, with HTML in it left as it is, as HTML."""
+    return _MARKDOWN.render(text)
+
+
+def parse_html(text: str) -> html.HtmlElement:
+    """The text inside one `div`, whatever it holds."""
+    clean = _FORBIDDEN.sub(" ", text)
+    return html.fragment_fromstring(clean, create_parent=True, parser=_PARSER)
+
+
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # what XML cannot hold
+
+
+def outer_tables(root: html.HtmlElement) -> list[html.HtmlElement]:
+    """The tables that are in no other table, in order."""
+    return [table for table in root.iter("table") if next(table.iterancestors("table"), None) is None]
+
+
+def grid(table: html.HtmlElement) -> tuple[Cell, ...]:
+    """The cells with the places that HTML's rule for spans gives them: row by row, each in the first free columns.
+
+    <table><tr><td rowspan=2>a<td>b<tr><td>c</table> has a at (0, 0), b at (0, 1), and c at (1, 1).
+    """
+    cells: list[Cell] = []
+    taken: set[tuple[int, int]] = set()
+    rows = list(_rows(table))
+    for row, element in enumerate(rows):
+        column = 0
+        for child in element:
+            if child.tag not in _CELLS:
+                continue
+            while (row, column) in taken:
+                column += 1
+            height = min(_span(child, "rowspan"), len(rows) - row)
+            cell = Cell(cell_text(child), row, column, height, _span(child, "colspan"), child.tag == "th")
+            taken.update((r, c) for r in range(row + 1, cell.bottom) for c in range(column, cell.right))
+            cells.append(cell)
+            column = cell.right
+    return tuple(cells)
+
+
+def _rows(table: html.HtmlElement) -> Iterator[html.HtmlElement]:
+    for child in table:
+        if child.tag == "tr":
+            yield child
+        elif child.tag in _WRAPPERS:
+            yield from (row for row in child if row.tag == "tr")
+
+
+def _span(cell: html.HtmlElement, name: str) -> int:
+    """A span as HTML reads it: digits, at least 1; anything else is 1."""
+    match = re.match(r"\s*(\d{1,9})", cell.get(name, ""))
+    return min(max(int(match[1]), 1), MAX_SPAN) if match else 1
+
+
+def cell_text(cell: html.HtmlElement) -> str:
+    """The text of a cell, blanks cleaned; a line break is a blank."""
+    return clean_text(" ".join(cell.itertext()) if len(cell) else cell.text or "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableTree:
+    """A table as the tree that TEDS compares. labels: tag and spans of every node; texts: of cells, else empty."""
+
+    order: Postorder
+    labels: tuple[tuple[str, int, int], ...]
+    texts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: html.HtmlElement, *, plain: bool) -> TableTree | None:
+        """None for a table of more than MAX_NODES nodes.
+
+        plain: header cells count as cells, and thead, tbody and tfoot are left out, for what a reader sees as one
+        table may be written with them or without.
+        """
+        labels: list[tuple[str, int, int]] = []
+        texts: list[str] = []
+        below: list[list[int]] = []
+
+        def add(label: tuple[str, int, int], text: str, children: Sequence[int]) -> int:
+            labels.append(label)
+            texts.append(text)
+            below.append(list(children))
+            return len(labels) - 1
+
+        def visit(element: html.HtmlElement) -> list[int]:
+            """The nodes that stand for an element."""
+            if len(labels) > MAX_NODES or not isinstance(element.tag, str):
+                return []
+            if element.tag in _CELLS:
+                tag = "td" if plain else element.tag
+                return [add((tag, _span(element, "colspan"), _span(element, "rowspan")), cell_text(element), ())]
+            children = [node for child in element for node in visit(child)]
+            if plain and element.tag in _WRAPPERS:
+                return children
+            return [add((element.tag, 1, 1), "", children)]
+
+        visit(table)
+        return cls(Postorder.of(below), tuple(labels), tuple(texts)) if len(labels) <= MAX_NODES else None
+
+    @property
+    def size(self) -> int:
+        """Nodes below the table itself."""
+        return len(self.labels) - 1
+
+
+def teds(prediction: TableTree, reference: TableTree, *, structure_only: bool = False) -> float:
+    """Tree edit distance similarity: 1 - distance / nodes of the larger tree, the tables themselves not counted.
+
+    A node inserted or removed costs 1; one renamed costs 1 if tag or span differ, else the edits of the cell's text
+    by the longer text's length. Source: Zhong et al. 2020 (PubTabNet). structure_only: texts count nothing (TEDS-S).
+
+    2 x 2 tables, one text of four different: distance 1 of 6 nodes, 0.8333. The last row missing: 3 of 6, 0.5.
+    """
+    labels_N1 = np.array([hash(label) for label in prediction.labels])[:, None]
+    labels_M = np.array([hash(label) for label in reference.labels])
+    rename_NM = (labels_N1 != labels_M).astype(np.float64)
+    if not structure_only:
+        edits_NM = cdist(prediction.texts, reference.texts, scorer=Levenshtein.normalized_distance, dtype=np.float64)
+        rename_NM = np.maximum(rename_NM, edits_NM)
+    nodes = max(prediction.size, reference.size, 1)
+    return max(0.0, 1.0 - tree_distance(prediction.order, reference.order, rename_NM) / nodes)
