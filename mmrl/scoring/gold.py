@@ -6,7 +6,7 @@ taken off. Nothing else is: an answer of the wrong type is an error of the data,
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from mmrl.data.sample import GeometryKind, Sample
 from mmrl.errors import RewardError
@@ -19,8 +19,11 @@ def bad_answer(sample: Sample, *, wanted: str) -> RewardError:
 
 
 def gold_text(sample: Sample) -> str:
-    """The answer as text; numbers in their shortest form. Raises RewardError for anything else, or when empty."""
-    answer = sample.answer
+    """The answer as text; numbers in their shortest form. Raises RewardError for anything else, or when empty.
+
+    Of `{"answer": "B", "frames": [..]}`, an answer with the key frames that are evidence for it, the text is `B`.
+    """
+    answer = _without_frames(sample.answer)
     if isinstance(answer, int | float) and not isinstance(answer, bool):
         return repr(answer)
     text = extract_prediction(answer) if isinstance(answer, str) else None
@@ -29,12 +32,17 @@ def gold_text(sample: Sample) -> str:
     return text
 
 
+def _without_frames(answer: Any) -> Any:
+    return answer["answer"] if isinstance(answer, dict) and answer.keys() == {"answer", "frames"} else answer
+
+
 def gold_texts(sample: Sample) -> tuple[str, ...]:
     """The accepted answers: one text or number, or a list of them."""
-    if not isinstance(sample.answer, list | tuple):
+    answer = _without_frames(sample.answer)
+    if not isinstance(answer, list | tuple):
         return (gold_text(sample),)
-    texts = [str(a).strip() for a in sample.answer if isinstance(a, str | int | float) and str(a).strip()]
-    if not texts or len(texts) != len(sample.answer):
+    texts = [str(a).strip() for a in answer if isinstance(a, str | int | float) and str(a).strip()]
+    if not texts or len(texts) != len(answer):
         raise bad_answer(sample, wanted="a list of texts")
     return tuple(texts)
 

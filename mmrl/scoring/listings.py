@@ -32,6 +32,8 @@ _POINT_KEYS = ("point_2d", "point", "points", "coordinate")
 _TIME_KEYS = ("time", "times", "span", "spans")
 _NOTHING = ("none", "[]", "no objects", "no object")
 _LINES = re.compile(r"[;\n]+")
+_MOMENT = re.compile(r"\d+(?:\.\d+)?")
+_MOMENT_WORDS = re.compile(r"\d+(?:\.\d+)?|\b(?:at|and)\b|\b(?:s|secs?|seconds?)\b|(?<=\d)s\b|[\s,;.]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,16 @@ def read_spans(value: Any) -> tuple[Span, ...] | None:
         inner = _under(value, _TIME_KEYS)
         return None if inner is None else read_spans(inner)
     return _all(value, read_spans)
+
+
+def parse_moments(text: str) -> tuple[float, ...] | None:
+    """The moments of a text: JSON, or bare ones with their unit or without: `5, 9.5`, `5s and 9.5 s`."""
+    found, value = parse_json(text)
+    if found:
+        return read_moments(value)
+    if _MOMENT_WORDS.sub("", text):
+        return None
+    return tuple(float(moment) for moment in _MOMENT.findall(text)) or None
 
 
 def read_moments(value: Any) -> tuple[float, ...] | None:

@@ -10,6 +10,7 @@ A place is a box, a point or a span of time. An answer holds one place, or sever
     {"action": "click", "box": [10, 20, 30, 40]}            an action, with or without a place
     {"time": [2, 9], "boxes": {"2": [..], "3.5": [..]}}     a tube: boxes by the second, and their span
     [{"time": 2, "objects": {"red cup": [[..]]}}]           a tube: named boxes in key frames
+    {"answer": "B", "frames": [..]}                         key frames beside an answer that is no place
     {"times": [2, 5.5, 9]}                                  moments, any number of them
 
 A mask keeps its own grid; it is given `extent`, the width and height of the whole picture in the new space, so that
@@ -28,13 +29,14 @@ KEYS: dict[str, GeometryKind] = {
     **dict.fromkeys(("bbox_2d", "bbox", "box", "boxes", "Position", "objects"), "box"),
     **dict.fromkeys(("point_2d", "point", "points", "coordinate", "polygon"), "point"),
     **dict.fromkeys(("time", "times", "span", "spans"), "time"),
+    "frames": "tube",
 }
 COUNTS: dict[GeometryKind, tuple[int, ...]] = {"box": (4,), "point": (2,), "time": (1, 2)}
 _HELD: dict[GeometryKind, tuple[GeometryKind, ...]] = {
     "box": ("box", "point"),
     "point": ("box", "point"),
     "time": ("time",),
-    "tube": ("box", "point", "time"),
+    "tube": ("box", "point", "time", "tube"),
 }
 
 

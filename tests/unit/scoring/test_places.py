@@ -12,7 +12,7 @@ from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError, DataError
 from mmrl.scoring.geometry import check_space, to_model_space
-from mmrl.scoring.gold import gold_geometry
+from mmrl.scoring.gold import gold_geometry, gold_text, gold_texts
 from mmrl.scoring.listings import parse_detections, parse_points, parse_spans, parse_tube, read_detections
 from mmrl.scoring.places import each_place
 
@@ -192,3 +192,10 @@ def test_points_spans_and_tubes_are_read():
     assert parse_tube('{"boxes": {"1": [0, 0, 1, 1], "1.0": [0, 0, 1, 1]}}') is None
     assert parse_tube('{"boxes": {"first": [0, 0, 1, 1]}}') is None
     assert read_detections([{"bbox_2d": (1, 2, 3, 4), "name": "dog"}]) is not None
+
+
+def test_key_frames_beside_an_answer_move_and_the_answer_stays():
+    answer = {"answer": "B", "frames": [{"time": 6, "objects": {"car": [[128, 72, 640, 360]]}}]}
+    seen = moved(answer, kind="tube", source="original_px at seconds")
+    assert seen == {"answer": "B", "frames": [{"time": 50, "objects": {"car": [[28, 14, 140, 70]]}}]}
+    assert gold_text(row(seen)) == "B" and gold_texts(row({**seen, "answer": ["B", "C"]})) == ("B", "C")
