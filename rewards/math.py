@@ -2,15 +2,18 @@
 
 Formula: 1 if the prediction equals the answer as mathematics, else 0.
 Bounds: 0 or 1.
-Answer: LaTeX or a plain expression (`\\frac{3}{4}`, `0.75`, `x = 3`, `\\{1, 2\\}`).
+Answer: LaTeX or a plain expression (`\\frac{3}{4}`, `0.75`, `x = 3`, `\\{1, 2\\}`) of at most 2000 characters.
 Space: none.
 Source: math-verify, whose own signal-based time limits are off: they work only in a main thread; the scoring pool's
-limit holds in every process. An answer that is no mathematics is an error of the data, never a full score.
+limit holds in every process. An answer that is no mathematics is an error of the data, never a full score. Towers of
+powers and factorials too big to be worked out (`10^{10^{10}}`, `9!!`) are no expression.
 Example: answer `\\frac{3}{4}`: `<answer>0.75</answer>` 1, `\\boxed{3/4}` 1, `0.7` 0, `three quarters` 0.
 """
 
 import functools
+import itertools
 import logging
+import math
 import re
 from typing import Any
 
@@ -22,8 +25,15 @@ from mmrl.scoring.parse import AnswerFormat, extract_prediction
 
 BOUNDS = (0.0, 1.0)
 
+_LONGEST = 2000  # characters of an expression: what is longer takes sympy for ever and was never an answer
 # Words parse as products of letters, so `blue` would equal `lube`.
 _WORDS = re.compile(r"[A-Za-z]{3,}(?:\s+[A-Za-z]+)*")
+# sympy works such numbers out digit by digit: 10^(10^10) has ten billion of them.
+_MOST_FACTORIAL, _MOST_EXPONENT = 1000, 10_000.0
+_DEEPEST = 10  # brackets inside brackets: at 10 the parser takes a second, at 20 more than a minute
+_POWER = r"(?:\^|\*\*)"
+_TOWER = re.compile(rf"\d+(?:\.\d+)?(?:{_POWER}[+-]*\d+(?:\.\d+)?)+")
+_FACTORIAL = re.compile(r"(\d*)!")
 
 
 def score(completion: str, sample: Sample, *, answer: AnswerFormat = "auto", float_rounding: int = 6) -> float:
@@ -40,12 +50,35 @@ def score(completion: str, sample: Sample, *, answer: AnswerFormat = "auto", flo
 
 
 def _expressions(text: str) -> tuple[Any, ...]:
-    """What math-verify reads, without its fallback to the bare text; nothing for words."""
-    if _WORDS.fullmatch(text.strip()):
+    """What math-verify reads, without its fallback to the bare text; nothing for words, nor for what is too long or too big."""
+    if len(text) > _LONGEST or _WORDS.fullmatch(text.strip()) or _explodes(text):
         return ()
     _quiet()
     found = parse(f"\\boxed{{{text}}}", parsing_timeout=None)
     return tuple(found) if any(not isinstance(part, str) for part in found) else ()
+
+
+def _explodes(text: str) -> bool:
+    """Whether the text holds a power or factorial of more digits than anybody would write out, or deep brackets."""
+    steps = ((c in "([{") - (c in ")]}") for c in text)
+    if max(itertools.accumulate(steps, lambda depth, step: max(0, depth + step), initial=0)) > _DEEPEST:
+        return True
+    bare = re.sub(r"\\left|\\right|[{}()\s]", "", text)
+    if "!!" in bare or re.search(rf"[!%]{_POWER}|{_POWER}\d+!", bare):
+        return True
+    if any(int(m[1] or 0) > _MOST_FACTORIAL for m in _FACTORIAL.finditer(bare)):
+        return True
+    return any(_is_too_high([float(n) for n in re.split(rf"{_POWER}[+-]*", m[0])]) for m in _TOWER.finditer(bare))
+
+
+def _is_too_high(tower: list[float]) -> bool:
+    """Whether an exponent of base ^ (exponent ^ ...) is above the largest that is worked out."""
+    value = tower[-1]
+    for base in reversed(tower[:-1]):
+        if value > _MOST_EXPONENT:
+            return True
+        value = _MOST_EXPONENT + 1 if base > 1 and value * math.log10(base) > 5 else base**value
+    return False
 
 
 @functools.cache

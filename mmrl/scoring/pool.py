@@ -11,10 +11,11 @@ import math
 import multiprocessing
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -35,12 +36,14 @@ class Outcome:
     value: the reward; NaN when unscored. extra: the other numbers of a reward that returns a dict.
     event: why it is unscored: `bad_answer`, `raised`, `bad_result`, `not_finite`, `out_of_bounds`, `timeout` or
         `died`; else None.
+    seconds: what the completion cost: of its own call, or its share of the call it was scored in.
     """
 
     value: float
     extra: Mapping[str, float] = field(default_factory=dict)
     event: str | None = None
     message: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,15 @@ def _one(reward: Reward, sample: Sample, completion: str, options: Mapping[str, 
 
 
 def _guarded(reward: Reward, call: Callable[[], Sequence[Any]], *, count: int) -> list[Outcome]:
-    """The outcomes of one call of a reward. Whatever it raises is kept as an event and counted, never a score."""
+    """The outcomes of one call of a reward, with their share of its time."""
+    start = time.perf_counter()
+    outcomes = _outcomes(reward, call, count=count)
+    share_s = (time.perf_counter() - start) / max(count, 1)
+    return [replace(outcome, seconds=share_s) for outcome in outcomes]
+
+
+def _outcomes(reward: Reward, call: Callable[[], Sequence[Any]], *, count: int) -> list[Outcome]:
+    """Whatever a reward raises is kept as an event and counted, never a score."""
     try:
         results = list(call())
     except RewardError as error:
@@ -178,7 +189,8 @@ class RewardPool:
         if len(parts) > 1:
             return [outcome for part in self.run(parts) for outcome in part]
         event, message = _failure(error)
-        return [Outcome(NAN, event=event, message=message)] * call.size
+        lost_s = self.timeout_s if event == "timeout" else 0.0
+        return [Outcome(NAN, event=event, message=message, seconds=lost_s)] * call.size
 
     def _ready(self) -> Any:
         if self._processes is not None and not self._processes.active:
