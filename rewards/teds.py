@@ -16,7 +16,7 @@ import functools
 from mmrl.data.sample import Sample
 from mmrl.scoring.gold import bad_answer
 from mmrl.scoring.parse import AnswerFormat, extract_prediction
-from mmrl.scoring.tables import TableTree, html_of_markdown, outer_tables, parse_html, teds
+from mmrl.scoring.tables import MAX_TEXT, TableTree, html_of_markdown, outer_tables, parse_html, teds
 
 BOUNDS = (0.0, 1.0)
 _FAR = 20  # times the answer's nodes: the score cannot exceed 0.05 there, and is taken as 0
@@ -36,7 +36,9 @@ def score(
 
 
 def _table(text: str, official: bool) -> TableTree | None:
-    """The one table of a text; None where there is none, or several."""
+    """The one table of a text; None where there is none, or several, or the text is longer than a page can be."""
+    if len(text) > MAX_TEXT:
+        return None
     found = outer_tables(parse_html(text if "<table" in text.lower() else html_of_markdown(text)))
     return TableTree.of(found[0], plain=not official) if len(found) == 1 else None
 

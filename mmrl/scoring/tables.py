@@ -6,8 +6,9 @@ What is read is text, as the completion holds it; a markup error is read as brow
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from lxml import html
@@ -18,13 +19,18 @@ from rapidfuzz.process import cdist
 from mmrl.scoring.text_distance import clean_text
 from mmrl.scoring.tree_distance import Postorder, tree_distance
 
+MAX_TEXT = 100_000  # characters of a page that is read: ten full ones, and Markdown's parser is quadratic in open marks
 MAX_SPAN = 1000  # HTML's own limit on colspan; of rowspan too, so that a typed 10**9 is no memory fault
-MAX_NODES = 5000  # of a table: a page has hundreds
+MAX_NODES = 5000  # of the tree of a table: a page's has hundreds
+MAX_CELLS, MAX_PLACES = 2000, 100_000
 _WRAPPERS = ("thead", "tbody", "tfoot")
 _CELLS = ("td", "th")
 _MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
 # A parser that fetches nothing and resolves no entities of a document type.
 _PARSER = html.HTMLParser(no_network=True, remove_comments=True, remove_pis=True, huge_tree=False)
+
+
+Side = Literal["up", "down", "left", "right"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +53,41 @@ class Cell:
         return self.column + self.columns
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """cells: row by row. places: (row, column) -> the cell that covers it."""
+
+    cells: tuple[Cell, ...]
+    places: Mapping[tuple[int, int], Cell]
+
+    def beside(self, cell: Cell, side: Side) -> set[Cell]:
+        """The cells that touch one on a side."""
+        edge = {"up": cell.row - 1, "down": cell.bottom, "left": cell.column - 1, "right": cell.right}[side]
+        found = (self.places.get(place) for place in _line(cell, side, edge))
+        return {other for other in found if other is not None}
+
+    def headings(self, cell: Cell, side: Literal["up", "left"]) -> set[Cell]:
+        """The header cells above or to the left; where there is none, the last cells that way."""
+        edges = range((cell.row if side == "up" else cell.column) - 1, -1, -1)
+        lines = [{self.places.get(place) for place in _line(cell, side, edge)} - {None} for edge in edges]
+        headers = {other for line in lines for other in line if other is not None and other.is_header}
+        return headers or {other for other in next(filter(None, reversed(lines)), ()) if other is not None}
+
+
+def _line(cell: Cell, side: Side, edge: int) -> list[tuple[int, int]]:
+    """The places of a cell's rows or columns in the column or row `edge`."""
+    if side in ("up", "down"):
+        return [(edge, column) for column in range(cell.column, cell.right)]
+    return [(row, edge) for row in range(cell.row, cell.bottom)]
+
+
 def html_of_markdown(text: str) -> str:
-    """Markdown, with HTML in it left as it is, as HTML."""
-    return _MARKDOWN.render(text)
+    """Markdown, with HTML in it left as it is, as HTML; Markdown's own tables have the attribute `data-markdown`."""
+    tokens = _MARKDOWN.parse(text)
+    for token in tokens:
+        if token.type == "table_open":
+            token.attrSet("data-markdown", "")
+    return _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})
 
 
 def parse_html(text: str) -> html.HtmlElement:
@@ -66,27 +104,30 @@ def outer_tables(root: html.HtmlElement) -> list[html.HtmlElement]:
     return [table for table in root.iter("table") if next(table.iterancestors("table"), None) is None]
 
 
-def grid(table: html.HtmlElement) -> tuple[Cell, ...]:
-    """The cells with the places that HTML's rule for spans gives them: row by row, each in the first free columns.
+def grid(table: html.HtmlElement) -> Grid | None:
+    """The cells at the places that HTML's rule for spans gives them: row by row, each in the first free columns.
 
+    None for a table of more than MAX_CELLS cells or MAX_PLACES places.
     <table><tr><td rowspan=2>a<td>b<tr><td>c</table> has a at (0, 0), b at (0, 1), and c at (1, 1).
     """
     cells: list[Cell] = []
-    taken: set[tuple[int, int]] = set()
+    places: dict[tuple[int, int], Cell] = {}
     rows = list(_rows(table))
     for row, element in enumerate(rows):
         column = 0
         for child in element:
             if child.tag not in _CELLS:
                 continue
-            while (row, column) in taken:
+            while (row, column) in places:
                 column += 1
             height = min(_span(child, "rowspan"), len(rows) - row)
             cell = Cell(cell_text(child), row, column, height, _span(child, "colspan"), child.tag == "th")
-            taken.update((r, c) for r in range(row + 1, cell.bottom) for c in range(column, cell.right))
+            if len(cells) == MAX_CELLS or len(places) + cell.rows * cell.columns > MAX_PLACES:
+                return None
+            places |= {(r, c): cell for r in range(row, cell.bottom) for c in range(column, cell.right)}
             cells.append(cell)
             column = cell.right
-    return tuple(cells)
+    return Grid(tuple(cells), places)
 
 
 def _rows(table: html.HtmlElement) -> Iterator[html.HtmlElement]:

@@ -1,0 +1,69 @@
+"""The text of a page as tests on it see it, and where in it another text stands, give or take some edits. Pure.
+
+Shape letters: M characters of what is sought, N of the page.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import numpy as np
+from rapidfuzz import fuzz
+
+_EMPHASIS = re.compile(r"\*\*([^*]*)\*\*|__([^_]*)__|\*([^*]*)\*|(?<!\w)_([^_]*)_(?!\w)")
+_TAGS = re.compile(r"</?[bi]>", re.IGNORECASE)
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_PLAIN = str.maketrans(
+    {"‘": "'", "’": "'", "‚": "'", "“": '"', "”": '"', "„": '"', "＿": "_", "µ": "μ"} | dict.fromkeys("–—‑‒−", "-")
+)
+
+
+def plain_text(text: str) -> str:
+    """Without bold and italics, with every run of white space as one blank, NFC, and quotes and dashes of ASCII.
+
+    Source: the normalisation of olmOCR-Bench; an underscore inside a word stays here.
+
+    >>> plain_text("**Total**<br>of  “all” — _a_ snake_case_name")
+    'Total of "all" - a snake_case_name'
+    """
+    text = " ".join(_BREAK.sub(" ", text).split())
+    text = _TAGS.sub("", _EMPHASIS.sub(lambda found: next(g for g in found.groups() if g is not None), text))
+    return unicodedata.normalize("NFC", text).translate(_PLAIN).strip()
+
+
+def best_ratio(sought: str, page: str) -> float:
+    """The best match of `sought` with a part of the page as long, of 0 to 1; with all of a page that is shorter.
+
+    The ratio of rapidfuzz: 1 - (insertions + deletions) / (sum of both lengths).
+
+    >>> round(best_ratio("photosynthesis", "by photosynthezis in"), 3), best_ratio("long", "o")
+    (0.929, 0.4)
+    """
+    return (fuzz.partial_ratio if len(page) >= len(sought) else fuzz.ratio)(sought, page) / 100
+
+
+def starts(sought: str, page: str, *, max_edits: int) -> np.ndarray:
+    """Where in the page a text begins that is at most `max_edits` edits from `sought`: indices in order.
+
+    Of places closer to each other than max_edits + 1 only the best, for a match may begin an edit earlier or later.
+    Sellers 1980, backwards, so that the end of a match is where it begins; M steps over all of the page at once.
+
+    >>> starts("cat", "a cat, a cut", max_edits=1)
+    array([2, 9])
+    """
+    edits_N = _edits_from(sought, page)
+    found = np.nonzero(edits_N <= max_edits)[0]
+    runs = np.split(found, np.nonzero(np.diff(found) > max_edits + 1)[0] + 1) if len(found) else []
+    return np.array([run[np.argmin(edits_N[run])] for run in runs], dtype=np.int64)
+
+
+def _edits_from(sought: str, page: str) -> np.ndarray:
+    """(N,): the fewest edits between `sought` and any text that begins at that character of the page."""
+    page_N = np.frombuffer(page.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)[::-1]
+    ramp_N = np.arange(len(page_N) + 1)
+    row_N = np.zeros(len(page_N) + 1, dtype=np.int64)
+    for step, character in enumerate(reversed(sought), start=1):
+        below_N = np.minimum(row_N[1:] + 1, row_N[:-1] + (page_N != ord(character)))
+        row_N = np.minimum.accumulate(np.concatenate(([step], below_N)) - ramp_N) + ramp_N
+    return row_N[1:][::-1]
