@@ -133,15 +133,15 @@ def load_stage_state(checkpoint: Path, state: dict[str, Any]) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
 
 
-def load_optimizer_state(checkpoint: Path, *, part: int = 0) -> dict[str, Any]:
+def load_optimizer_state(checkpoint: Path, *, part: int = 0, mapped: bool = False) -> dict[str, Any]:
     """The optimizer state that rank `part` saved. The file may hold tensors, plain values and DeepSpeed's data classes,
-    never code.
+    never code. mapped: values are read from the file when they are looked at.
     """
     path = checkpoint / f"optimizer-{part}.pt"
     if not path.is_file():
         raise CheckpointError(f"{path} is missing; remove {checkpoint} to continue from the checkpoint before it")
     with readable(path), torch.serialization.safe_globals(optimizer_state_classes()):
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
 
 
 def restore_random_state(checkpoint: Path) -> None:

@@ -27,6 +27,7 @@ from mmrl.training.early_stop import should_stop
 from mmrl.training.ema import AVERAGED
 from mmrl.training.metrics import MetricsLog, peak_memory_gib
 from mmrl.training.model_folder import policy_weights, save_policy_folder
+from mmrl.training.optimizer_layout import SavedState, optimizer_state, relaid_out
 from mmrl.training.resume import stage_record
 from mmrl.training.run_folder import command_to_go_on
 from mmrl.training.runtime import Runtime, stage_data
@@ -160,7 +161,7 @@ class Journal:
             self.run.folder,
             step=position.step,
             state=state,
-            optimizer_state=self.run.trainer.optimizer.state_dict() if is_shared_out or distributed.is_main() else None,
+            optimizer_state=optimizer_state(self.run.trainer) if is_shared_out or distributed.is_main() else None,
             save_model=lambda folder: save_policy_folder(self.run, folder, weights),
         )
         self._saved_step = position.step
@@ -235,6 +236,7 @@ class Journal:
         """Continue from a checkpoint: stage, optimizer, random states, and the logs cut back to it."""
         self._stage_state = load_stage_state(checkpoint, state)
         self.run.policy_version = self.position.policy_version
+        self.run.is_engine_stale = True  # it has these weights under the number of a fresh run
         self._restore_optimizer(checkpoint, saved=state.get("optimizer", self._optimizer_layout))
         restore_random_state(checkpoint)
         if self.run.ema is not None:
@@ -251,20 +253,31 @@ class Journal:
         return optimizer_layout(model_section=self.config.model, train=self.config.train)
 
     def _restore_optimizer(self, checkpoint: Path, *, saved: dict[str, Any]) -> None:
-        """Put the optimizer's state back; under another layout it starts anew, and the console says so."""
+        """Put the optimizer's state back, laid out anew where other processes or another stage saved it."""
         layout = self._optimizer_layout
         if saved != layout:
-            changed = ", ".join(
-                f"{key} {saved.get(key)} -> {value}" for key, value in layout.items() if saved.get(key) != value
-            )
+            self._restore_other_layout(checkpoint, saved=saved)
+            return
+        part = distributed.rank() if layout["processes"] > 1 else 0
+        state = distributed.together(lambda: load_optimizer_state(checkpoint, part=part))
+        load_optimizer(self.run.trainer, state)
+
+    def _restore_other_layout(self, checkpoint: Path, *, saved: dict[str, Any]) -> None:
+        """AdamW's state goes on; that of other optimizers, or of other types of weights, starts anew, which is said."""
+        layout = self._optimizer_layout
+        changed = ", ".join(f"{k} {saved.get(k)} -> {v}" for k, v in layout.items() if saved.get(k) != v)
+        same_kind = all(saved.get(key) == layout[key] for key in ("dtype", "optimizer"))
+        state = None
+        if same_kind and layout["optimizer"] == "adamw":
+            state = distributed.together(lambda: SavedState.of(checkpoint, processes=saved["processes"]))
+        if state is None:
             self.console.print(
                 f"the optimizer starts anew: its state was saved for another layout ({changed}). Weights, steps, data "
                 "order and scores continue; moments (and float32 master weights of bfloat16 models) do not"
             )
             return
-        part = distributed.rank() if layout["processes"] > 1 else 0
-        state = distributed.together(lambda: load_optimizer_state(checkpoint, part=part))
-        load_optimizer(self.run.trainer, state)
+        distributed.together(lambda: relaid_out(self.run.trainer, state))
+        self.console.print(f"the optimizer's state was saved for another layout ({changed}) and is laid out anew")
 
     def _milestones(self) -> list[tuple[str, int, dict[str, float]]]:
         """The first validation and the last one of every stage, at most."""

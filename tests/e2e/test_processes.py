@@ -70,6 +70,9 @@ def place(tmp_path_factory) -> Place:
     here = Place(config, {})
     for name, changes in {"one": [], "one_lora": [LORA]}.items():
         assert train(load_config(config, here.arguments(name, *changes)[1:])) == 0
+    for stage in (1, 2, 3):
+        shutil.copytree(here.run("one"), here.run(f"grown{stage}"), symlinks=True)
+        shutil.rmtree(find_checkpoints(here.run(f"grown{stage}"))[-1])
     zero3 = here.arguments("zero3", "train.zero_stage=3")
     bfloat = here.arguments("bfloat", "model.dtype=bfloat16", "train.zero_stage=2", "train.offload=optimizer")
     bad = [str(broken), "data.shuffle=false", "data.val=[]", "data.max_skipped_fraction=0.5"]
@@ -78,6 +81,12 @@ def place(tmp_path_factory) -> Place:
         {"name": "zero3", "train": zero3},
         {"name": "forget", "forget": str(here.run("zero3"))},
         {"name": "zero3_again", "train": [*zero3[:-2], "name=zero3", *zero3[-1:]], "resume": True},
+        *({"name": f"shrunk{n}", "train": here.arguments(f"shrunk{n}", f"train.zero_stage={n}")} for n in (1, 2, 3)),
+        *({"name": f"forget{n}", "forget": str(here.run(f"shrunk{n}"))} for n in (1, 2, 3)),
+        *(
+            {"name": f"grown{n}", "train": here.arguments(f"grown{n}", f"train.zero_stage={n}"), "resume": True}
+            for n in (1, 2, 3)
+        ),
         {"name": "lora", "train": here.arguments("lora", LORA, "train.zero_stage=3")},
         {"name": "bfloat", "train": bfloat},
         {"name": "forget_bfloat", "forget": str(here.run("bfloat"))},
@@ -158,14 +167,43 @@ def test_adapters_under_zero_3_train_as_in_one_process(place):
     assert_same_training(place.run("lora"), place.run("one_lora"))
 
 
-def test_another_number_of_processes_continues_with_fresh_moments_and_says_so(place, capsys):
-    config = load_config(place.config, [*COMMON, "name=bfloat", "model.dtype=bfloat16", "log.console=true"])
-    changes = {"train": config.train.model_copy(update={"zero_stage": 2, "offload": "optimizer"})}
-    assert train(config.model_copy(update=changes), resume=True) == 0
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_a_run_of_two_processes_is_continued_by_one_as_if_it_had_been_one(place, stage, capsys):
+    arguments = place.arguments(f"shrunk{stage}", f"train.zero_stage={stage}", "log.console=true")
+    assert train(load_config(place.config, arguments[1:]), resume=True) == 0
+    assert "saved for another layout (processes 2 -> 1) and is laid out anew" in capsys.readouterr().out
+    assert_same_training(place.run(f"shrunk{stage}"), place.run("one"))
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_a_run_of_one_process_is_continued_by_two_under_another_stage(place, stage):
+    assert place.results[f"grown{stage}"] == 0
+    assert_same_training(place.run(f"grown{stage}"), place.run("one"))
+
+
+def test_bfloat16_goes_on_from_its_float32_weights_and_moments(place, capsys):
+    """The last step of two processes with offload, done again by one: a tenth of the step, at most, is rounding."""
+    run = place.run("bfloat")
+    before, whole = weights(find_checkpoints(run)[-1]), weights(run / "step-000003")
+    bfloat = ("model.dtype=bfloat16", "train.zero_stage=2", "log.console=true")
+    assert train(load_config(place.config, place.arguments("bfloat", *bfloat)[1:]), resume=True) == 0
+    assert "(processes 2 -> 1) and is laid out anew" in capsys.readouterr().out
+    again = weights(find_checkpoints(run)[-1])
+    assert {tensor.dtype for tensor in again.values()} == {torch.bfloat16}
+    step, off = (
+        sum((t.float() - to[n].float()).abs().sum().item() for n, t in again.items()) for to in (before, whole)
+    )
+    assert 0 < off < 0.1 * step
+
+
+def test_weights_of_another_type_continue_with_fresh_moments_and_say_so(place, capsys):
+    shutil.rmtree(find_checkpoints(place.run("bfloat"))[-1])
+    config = load_config(place.config, place.arguments("bfloat", "log.console=true")[1:])
+    assert train(config, resume=True) == 0
     said = capsys.readouterr().out
-    assert "the optimizer starts anew: its state was saved for another layout (processes 2 -> 1)" in said
+    changes = "processes 2 -> 1, zero_stage 2 -> 0, dtype bfloat16 -> float32"
+    assert f"the optimizer starts anew: its state was saved for another layout ({changes})" in said
     assert [row["step"] for row in metrics(place.run("bfloat")) if "lr" in row] == [1, 2, 3]
-    assert {tensor.dtype for tensor in weights(find_checkpoints(place.run("bfloat"))[-1]).values()} == {torch.bfloat16}
 
 
 def test_an_error_of_one_process_ends_all_and_is_said_by_one(place):

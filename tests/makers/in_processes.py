@@ -3,8 +3,8 @@
     run_jobs(folder, [{"name": "z3", "train": ["config.yaml", "train.zero_stage=3"]}], processes=2)
 
 Kinds of jobs: `pairs` trains on every pair of modalities, `train` runs `mmrl train`, `fails` runs one that raises and
-gives the type of error in each process, `forget` removes the newest
-checkpoint of a run. What a job returns is in the dictionary of results, under its name.
+gives the type of error in each process, `forget` moves the newest
+checkpoint of a run out of `checkpoints/`. What a job returns is in the dictionary of results, under its name.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _forget(run: Path) -> None:
     from mmrl.training import distributed
     from mmrl.training.checkpoint import find_checkpoints
 
-    distributed.on_main(lambda: shutil.rmtree(find_checkpoints(run)[-1]))
+    distributed.on_main(lambda: shutil.move(find_checkpoints(run)[-1], run))
 
 
 def _do(job: dict[str, Any], out: Path) -> Any:
