@@ -134,6 +134,27 @@ def launch(
 
 
 @app.command(
+    "serve-rollouts",
+    epilog=_example(
+        "mmrl serve-rollouts my.yaml --port 8765",
+        "mmrl train my.yaml rollout.engine=vllm_server 'rollout.servers.urls=[http://127.0.0.1:8765]'",
+    ),
+)
+def serve_rollouts(
+    config: Config,
+    overrides: Overrides = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; another than loopback lets other machines in.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: one that is free.")] = 8765,
+) -> None:
+    """Sample completions for trainings in other processes, with vLLM and the model of CONFIG."""
+    from mmrl.commands.serve import serve_command
+
+    raise typer.Exit(serve_command(config, overrides or (), host=host, port=port))
+
+
+@app.command(
     epilog=_example(
         "mmrl score completions.jsonl --config my.yaml --out scored.jsonl",
         "mmrl score --selftest all",

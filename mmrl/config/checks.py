@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES
 from mmrl.config.model_checks import check_model, check_training_options
-from mmrl.config.rollout_checks import check_correction, check_logprob_gap, check_vllm
+from mmrl.config.rollout_checks import check_correction, check_logprob_gap, check_servers, check_vllm
 from mmrl.config.schema import BudgetClass, DataSection, DatasetSection, RunConfig
 from mmrl.config.tree import Node, Origin
 from mmrl.data.template_library import system_text, user_text
@@ -265,6 +265,7 @@ CHECKS: tuple[Callable[[Located], Problems], ...] = (
     check_grpo_stages,
     check_rollout,
     check_vllm,
+    check_servers,
     check_logprob_gap,
     check_correction,
     check_clipping,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from mmrl.config.checks import Located
@@ -18,9 +19,9 @@ VLLM_TEMPERATURES = (0.01, 2.0)
 
 
 def check_vllm(run: Located) -> Iterator[str]:
-    """What `rollout.engine: vllm` cannot do; nothing where another engine generates."""
+    """What vLLM cannot do, in this process or in servers; nothing where another engine generates."""
     rollout, model, train = run.config.rollout, run.config.model, run.config.train
-    if rollout.engine != "vllm":
+    if rollout.engine == "hf":
         return
     low, high = VLLM_TEMPERATURES
     if not low <= rollout.temperature <= high:
@@ -76,6 +77,38 @@ def _filters(run: Located) -> list[str]:
     rollout = run.config.rollout
     filters = {"top_k": rollout.top_k > 0, "top_p": rollout.top_p < 1, "min_p": rollout.min_p > 0}
     return [f"rollout.{name}" for name, is_on in filters.items() if is_on]
+
+
+def check_servers(run: Located) -> Iterator[str]:
+    """Addresses of rollout servers that nobody could reach, or that are there twice."""
+    rollout, urls = run.config.rollout, run.config.rollout.servers.urls
+    if rollout.engine == "vllm_server" and not urls:
+        fact = "'rollout.engine' is vllm_server but 'rollout.servers.urls' is empty"
+        yield run.at("rollout.engine", f"{fact}; start servers with `mmrl serve-rollouts` and list their addresses")
+    for number, url in enumerate(urls):
+        key = f"rollout.servers.urls.{number}"
+        if problem := _address_problem(url):
+            yield run.at(key, f"{key!r} {url!r} {problem}; write http://HOST:PORT")
+        elif url.rstrip("/") in {other.rstrip("/") for other in urls[:number]}:
+            yield run.at(key, f"{key!r} {url!r} is listed twice; remove one")
+
+
+def _address_problem(url: str) -> str | None:
+    """What is wrong with an address; None: nothing.
+
+    >>> _address_problem("127.0.0.1:8765"), _address_problem("http://127.0.0.1:8765")
+    ('is no address', None)
+    """
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port is not None
+    except ValueError:
+        is_address = False
+    if not is_address:
+        return "is no address"
+    if parts.path.strip("/") or parts.query or parts.username is not None:
+        return "has more than an address"
+    return None
 
 
 def check_logprob_gap(run: Located) -> Iterator[str]:

@@ -107,11 +107,43 @@ class VllmSection(Section):
     tensor_parallel_size: Literal[1] = Field(default=1, description="processes that share one engine; for now 1")
 
 
-class RolloutSection(Section):
-    engine: Literal["hf", "vllm"] = Field(
-        default="hf", description="what generates; hf: the own decode loop, vllm: see rollout.md"
+class ServersSection(Section):
+    """Rollout servers (`mmrl serve-rollouts`), which the engine vllm_server asks. Their vLLM is set in rollout.vllm."""
+
+    urls: tuple[str, ...] = Field(default=(), description="addresses, such as http://127.0.0.1:8765")
+    token_file: str = Field(
+        default=".mmrl_rollout_token",
+        description="file with the token that every request carries; a server writes it where it is missing; the "
+        "variable MMRL_ROLLOUT_TOKEN goes before it",
     )
-    vllm: VllmSection = Field(default_factory=VllmSection, description="settings of the engine vllm")
+    timeout_s: PositiveFloat = Field(
+        default=1800.0, description="longest time for the completions of one prompt, or for a part of the weights"
+    )
+    health_interval_s: PositiveFloat = Field(
+        default=5.0,
+        description="seconds between looks at all servers; one silent for 6 of them (at least 10 s) is lost",
+    )
+    start_timeout_s: PositiveFloat = Field(
+        default=300.0, description="how long a run waits for all servers when it starts"
+    )
+    retries: NonNegativeInt = Field(
+        default=2, description="how often a request that was lost is sent to another server"
+    )
+    weights: Literal["auto", "shared_memory", "upload", "nccl"] = Field(
+        default="auto",
+        description="way of new weights; auto: nccl between GPUs, else shared memory on this machine, upload to others",
+    )
+    max_request_mb: PositiveInt = Field(default=1024, description="largest request, with its media, a server takes")
+
+
+class RolloutSection(Section):
+    engine: Literal["hf", "vllm", "vllm_server"] = Field(
+        default="hf",
+        description="what generates; hf: the own decode loop, vllm and vllm_server (in processes of its own): see "
+        "rollout.md",
+    )
+    vllm: VllmSection = Field(default_factory=VllmSection, description="settings of the engine vllm and of servers")
+    servers: ServersSection = Field(default_factory=ServersSection, description="settings of the engine vllm_server")
     group_size: Count = Field(default=8, description="completions per prompt")
     temperature: PositiveFloat = Field(default=1.0, description="divides the logits")
     top_p: Probability = Field(default=1.0, description="keep the most likely tokens up to this probability; 1: off")

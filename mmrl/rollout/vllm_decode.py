@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,30 @@ class Refused:
 
     request: Request
     error: EngineError
+
+
+def check_vllm_request(request: Request, *, banned_ids: Sequence[int], max_model_len: int) -> None:
+    """Raise EngineError for a request that vLLM cannot serve as it is meant."""
+    where = check_request(request, banned_ids=banned_ids)
+    sampling = request.sampling
+    if request.want_entropy:
+        raise EngineError(f"{where}: vLLM does not report entropies; use rollout.engine hf")
+    if request.top_alternatives > MAX_ALTERNATIVES:
+        raise EngineError(f"{where}: {request.top_alternatives} alternatives; vLLM reports {MAX_ALTERNATIVES}")
+    if request.top_alternatives and any(request.prefix_ids):
+        raise EngineError(f"{where}: vLLM reports no alternatives of forced tokens; use rollout.engine hf")
+    low, high = VLLM_TEMPERATURES
+    if not sampling.greedy and not low <= sampling.temperature <= high:
+        raise EngineError(f"{where}: rollout.temperature {sampling.temperature:g}; vLLM takes {low:g} to {high:g}")
+    if not sampling.greedy and sampling.min_p > 0 and sampling.top_p < 1:
+        raise EngineError(f"{where}: vLLM applies rollout.min_p before rollout.top_p, not after it; set one of them")
+    prompt, new = len(request.prompt.prompt_ids_T), sampling.max_new_tokens
+    if prompt + new > max_model_len:
+        raise EngineError(
+            f"{where}: {prompt} prompt tokens and {new} new tokens, {prompt + new} in all, are more than "
+            f"rollout.vllm.max_model_len ({max_model_len}); raise it, or lower rollout.max_new_tokens or "
+            f"data.max_prompt_tokens"
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -67,31 +91,8 @@ class Decoding:
 
     def check(self, request: Request) -> None:
         """Raise EngineError for a request that vLLM cannot serve as it is meant."""
-        where = check_request(request, banned_ids=self._processor.banned_ids)
-        sampling = request.sampling
-        if request.want_entropy:
-            raise EngineError(f"{where}: vLLM does not report entropies; use rollout.engine hf")
-        if request.top_alternatives > MAX_ALTERNATIVES:
-            raise EngineError(f"{where}: {request.top_alternatives} alternatives; vLLM reports {MAX_ALTERNATIVES}")
-        if request.top_alternatives and any(request.prefix_ids):
-            raise EngineError(f"{where}: vLLM reports no alternatives of forced tokens; use rollout.engine hf")
-        low, high = VLLM_TEMPERATURES
-        if not sampling.greedy and not low <= sampling.temperature <= high:
-            raise EngineError(f"{where}: rollout.temperature {sampling.temperature:g}; vLLM takes {low:g} to {high:g}")
-        if not sampling.greedy and sampling.min_p > 0 and sampling.top_p < 1:
-            raise EngineError(
-                f"{where}: vLLM applies rollout.min_p before rollout.top_p, not after it; set one of them"
-            )
-        self._check_length(request, where)
-
-    def _check_length(self, request: Request, where: str) -> None:
-        prompt, new, most = len(request.prompt.prompt_ids_T), request.sampling.max_new_tokens, self._core.max_model_len
-        if prompt + new > most:
-            raise EngineError(
-                f"{where}: {prompt} prompt tokens and {new} new tokens, {prompt + new} in all, are more than "
-                f"rollout.vllm.max_model_len ({most}); raise it, or lower rollout.max_new_tokens or "
-                f"data.max_prompt_tokens"
-            )
+        banned, longest = self._processor.banned_ids, self._core.max_model_len
+        check_vllm_request(request, banned_ids=banned, max_model_len=longest)
 
     def add(self, request: Request) -> None:
         """Queue a request; nothing is computed.

@@ -28,7 +28,7 @@ class VllmEngine:
     def __init__(self, processor: FamilyProcessor, options: CoreOptions) -> None:
         self.processor = processor
         self.options = options
-        self._expected = expected_weights(processor.folder, trust_remote_code=options.trust_remote_code)
+        self.expected = expected_weights(processor.folder, trust_remote_code=options.trust_remote_code)
         self._core = VllmCore(processor.folder, options, banned_ids=processor.banned_ids)
         self._decoding = Decoding(self._core, processor, options)
         self._state: Literal["without weights", "awake", "asleep", "broken", "closed"] = "without weights"
@@ -43,6 +43,11 @@ class VllmEngine:
     def reused_tokens(self) -> int:
         """Prompt tokens that were found in the prefix cache."""
         return self._decoding.reused_tokens
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether vLLM failed: nothing is known of its state, so a new engine is needed."""
+        return self._state == "broken"
 
     @property
     def is_busy(self) -> bool:
@@ -90,7 +95,7 @@ class VllmEngine:
         if self._state != "without weights":
             self._check_state("take weights")
         self._state = "without weights"
-        check = WeightCheck(self._expected)
+        check = WeightCheck(self.expected)
         self._guarded(lambda: self._core.load_weights(check.passing(named_tensors)))
         check.finish()
         self._state = "awake"
