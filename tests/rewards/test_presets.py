@@ -1,0 +1,92 @@
+"""The reward presets of configs/base/rewards: every task resolves, and totals are those of their sources."""
+
+import pytest
+import yaml
+from makers.scoring import answered
+
+from mmrl.config.schema import RewardsSection
+from mmrl.plugins import shipped_dir
+from mmrl.scoring.router import Router
+
+PRESETS = sorted((shipped_dir("configs") / "base" / "rewards").glob("*.yaml"))
+
+
+def router(name: str) -> Router:
+    tasks = yaml.safe_load((shipped_dir("configs") / "base" / "rewards" / f"{name}.yaml").read_text())["rewards"]
+    return Router(RewardsSection.model_validate({**tasks, "workers": 0, "on_error": "error"}))
+
+
+def total(preset: str, task: str, answer, completion: str, **columns) -> float:
+    sample = answered(answer, task=task, **columns)
+    return router(preset).score([(sample, [completion])]).rewards[0][0]
+
+
+@pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
+def test_every_task_of_a_preset_resolves(path):
+    with router(path.stem) as found:
+        found.validate()
+
+
+def tag(text: str) -> str:
+    return f"<think>so</think><answer>{text}</answer>"
+
+
+TUBE = {"time": [2, 6], "boxes": {"2": [0, 0, 10, 10], "4": [10, 0, 20, 10]}}
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "completion", "expected"),
+    [
+        ("multiple choice", "B", tag("B"), 1.0),
+        ("multiple choice", "B", tag("A"), 0.10),
+        ("multiple choice", "B", "B", 0.0),
+        ("temporal grounding", [10, 18], tag('{"time": [12, 20]}'), 0.64),
+        ("numerical", 3.14, tag("3.141"), 1.0),
+        ("number", 3.14, tag("pi"), 0.05),
+        ("regression", 10, tag("5"), 0.19),
+        ("binary classification", "yes", tag("True"), 1.0),
+        ("spatial grounding", {"boxes": [0, 0, 10, 10]}, tag('{"boxes": [0, 0, 10, 5]}'), 0.55),
+        ("tracking", TUBE, tag('{"boxes": {"2": [0, 0, 10, 10]}}'), 0.55),
+        ("spatial-temporal grounding", TUBE, tag('{"time": [2, 6], "boxes": {"2": [0, 0, 10, 10]}}'), 0.775),
+        ("ocr", "open at nine", tag("open at ten"), 0.7),
+        ("video qa", "the cat sat on the mat", tag("the cat lay on the mat"), 0.78),
+        ("math", "1/2", tag(r"\boxed{0.5}"), 1.0),
+        ("critic", "Response 2", tag("B"), 1.0),
+    ],
+)
+def test_easyvideo_r1(task, answer, completion, expected):
+    assert total("easyvideo_r1", task, answer, completion) == pytest.approx(expected, abs=1e-6)
+
+
+def boxed(text: str, boxes: int = 1) -> str:
+    return tag("It is " + rf"\boxed{{{text}}} " * boxes)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "completion", "expected"),
+    [
+        ("string_match", "red", boxed("Red"), 1.0),
+        ("string_match", "red", tag("red"), 0.9),
+        ("string_match", "red", boxed("red", 2), 0.9),
+        ("number_list", "1,2,3,4,5,6,7,8,9", boxed("2,1,3,4,5,6,7,8,9"), 0.324444),
+        ("web_action", {"ACTION": "CLICK", "MARK": 3, "VALUE": None}, boxed('{"ACTION": "CLICK", "MARK": 4}'), 0.6),
+        ("numeric", 100, boxed("100.9"), 1.0),
+        ("multiple_choice", "B", boxed("C"), 0.2),
+        ("grounding", [[0, 0, 10, 10]], tag("[[0, 0, 10, 10]]"), 1.0),
+        ("clicking", [0, 0, 10, 10], tag('[{"point_2d": [5, 5]}]'), 1.0),
+        ("instruction_following", [{"id": "punctuation:no_comma"}], tag("Red and blue."), 1.0),
+    ],
+)
+def test_vero(task, answer, completion, expected):
+    assert total("vero", task, answer, completion) == pytest.approx(expected, abs=1e-6)
+
+
+def test_visioncoach_scores_the_answer_and_the_evidence_of_one_row():
+    answer = {"answer": "B", "frames": [{"time": 3, "objects": {"cup": [[0, 0, 10, 10], [40, 40, 50, 50]]}}]}
+    thought = "<obj>cup</obj><box>[0, 0, 10, 10]</box>at<t>3</t>s"
+    completion = f"<think>{thought}</think><answer>B</answer>"
+    assert total("grounding", "visioncoach_spatio_temporal", answer, completion) == 1 + 0.5 + 1
+
+
+def test_rewardmap():
+    assert total("rewardmap", "Counting1", "B", r"\boxed{B}", difficulty="hard") == 15
