@@ -93,6 +93,11 @@ class Algorithm:
         hook = self._single("budget")
         return hook(prompt_ids, group_size) if hook else torch.full((len(prompt_ids),), group_size)
 
+    @property
+    def has_second_rounds(self) -> bool:
+        """Whether a hook may generate more for the groups of a round."""
+        return bool(chain(self.plugins, "second_round"))
+
     def second_round(self, batch: RolloutBatch, generate: Generate) -> RolloutBatch:
         """The batch after hooks have added or replaced rows by calling `generate`."""
         for hook in chain(self.plugins, "second_round"):

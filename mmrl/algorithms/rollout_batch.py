@@ -25,6 +25,7 @@ class RolloutBatch:
         reference; entropy_NC of the policy before the update. None: nobody asked. 0 where mask is False.
     rewards_NK: NaN where unscored. weights_NK, or (K,) for all rows alike: 0 where a part does not apply to the row.
     truncated_N: bool, finish_reason is `length`. token_rewards_NC: rewards of single tokens, where a hook makes some.
+    version_N: int64, the policy version each row was sampled with; None: all with the present one, `policy_version`.
     kind: `fresh`, `replay` or `recycled` per row; empty: all fresh. meta: further columns, first dimension N.
     """
 
@@ -41,6 +42,8 @@ class RolloutBatch:
     ref_NC: torch.Tensor | None = None
     entropy_NC: torch.Tensor | None = None
     token_rewards_NC: torch.Tensor | None = None
+    version_N: torch.Tensor | None = None
+    policy_version: int = 0
     kind: tuple[str, ...] = ()
     meta: dict[str, torch.Tensor] = field(default_factory=dict)
     step: int = 0
@@ -53,6 +56,13 @@ class RolloutBatch:
     def length_N(self) -> torch.Tensor:
         """Completion tokens per row."""
         return self.mask_NC.sum(1)
+
+    @property
+    def staleness_N(self) -> torch.Tensor:
+        """How many versions older than the policy each row's sampler was; int64, 0: sampled on policy."""
+        if self.version_N is None:
+            return torch.zeros(len(self), dtype=torch.int64)
+        return self.policy_version - self.version_N
 
     def select(self, keep_N: torch.Tensor) -> RolloutBatch:
         """The rows where a bool mask is True, or those an index tensor lists, in its order."""
@@ -87,6 +97,7 @@ def batch_from_groups(
         reward_names=rewards.names,
         weights_NK=rewards.weights_NK,
         truncated_N=torch.tensor([c.finish_reason == "length" for c in done]),
+        version_N=torch.tensor([c.policy_version for c in done], dtype=torch.int64),
         step=step,
         total_steps=total_steps,
     )
@@ -117,7 +128,9 @@ def concatenate(batches: Sequence[RolloutBatch]) -> RolloutBatch:
         values = [getattr(batch, item.name) for batch in batches]
         if item.name.endswith("_NC"):
             joined[item.name] = None if values[0] is None else torch.cat([_widened(v, width) for v in values])
-        elif item.name in ("rewards_NK", "truncated_N"):
+        elif item.name == "version_N" and any(value is None for value in values):
+            joined[item.name] = None
+        elif item.name in ("rewards_NK", "truncated_N", "version_N"):
             joined[item.name] = torch.cat(values)
         elif item.name in ("prompt_id", "kind"):
             joined[item.name] = tuple(entry for value in values for entry in value)

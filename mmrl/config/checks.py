@@ -13,9 +13,16 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from mmrl.algorithms.hooks import plugin_name
 from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES
 from mmrl.config.model_checks import check_model, check_training_options
-from mmrl.config.rollout_checks import check_correction, check_logprob_gap, check_servers, check_vllm
+from mmrl.config.rollout_checks import (
+    check_correction,
+    check_logprob_gap,
+    check_servers,
+    check_steps_ahead,
+    check_vllm,
+)
 from mmrl.config.schema import BudgetClass, DataSection, DatasetSection, RunConfig
 from mmrl.config.tree import Node, Origin
 from mmrl.data.template_library import system_text, user_text
@@ -216,6 +223,12 @@ def check_plugins(run: Located) -> Problems:
     yield from _builtin_problems(run, "algorithm.policy_loss", algorithm.policy_loss, POLICY_LOSSES)
     for i, spelling in enumerate(algorithm.plugins):
         yield from _plugin_problems(run, f"algorithm.plugins.{i}", spelling, kind="algorithms")
+    names = [plugin_name(spelling) for spelling in algorithm.plugins]
+    for name in algorithm.plugin_options:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"; plug-ins: {', '.join(names) or 'none'}"
+            key = f"algorithm.plugin_options.{name}"
+            yield run.at(key, f"key {key!r}: 'algorithm.plugins' lists no plug-in {name!r}{hint}")
     for task, parts in run.config.rewards.tasks.items():
         for i, part in enumerate(parts):
             yield from _plugin_problems(run, f"rewards.tasks.{task}.{i}.reward", part.reward, kind="rewards")
@@ -268,6 +281,7 @@ CHECKS: tuple[Callable[[Located], Problems], ...] = (
     check_servers,
     check_logprob_gap,
     check_correction,
+    check_steps_ahead,
     check_clipping,
     check_aggregation,
     check_plugins,

@@ -70,6 +70,23 @@ def _uncorrected(run: Located) -> Iterator[str]:
         )
         fact += " what the filter leaves and not from the policy that is trained, which biases its gradient"
         yield run.at(filters[0], f"{fact}; set algorithm.rollout_correction to truncate, or switch the filter off")
+    if run.config.rollout.steps_ahead:
+        fact = "'rollout.steps_ahead' is 1 beside 'algorithm.rollout_correction' none: completions are drawn from older"
+        fact += " weights than those that are trained"
+        yield run.at(
+            "rollout.steps_ahead", f"{fact}; set algorithm.rollout_correction to truncate, or steps_ahead to 0"
+        )
+
+
+def check_steps_ahead(run: Located) -> Iterator[str]:
+    """Generation during training needs weights that training does not move."""
+    rollout = run.config.rollout
+    if rollout.steps_ahead and rollout.engine == "hf":
+        fact = (
+            "'rollout.steps_ahead' is 1 but 'rollout.engine' is hf, which samples from the very weights that are being"
+        )
+        remedy = "set the engine to one with weights of its own, or steps_ahead to 0"
+        yield run.at("rollout.steps_ahead", f"{fact} trained; {remedy}")
 
 
 def _filters(run: Located) -> list[str]:

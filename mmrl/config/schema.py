@@ -154,6 +154,9 @@ class RolloutSection(Section):
     max_new_tokens: Count = Field(default=512, description="longest completion")
     stop: tuple[str, ...] = Field(default=(), description="texts that end a completion; they stay in it")
     max_batch_tokens: PositiveInt = Field(default=32768, description="prompt + completion tokens decoded together")
+    steps_ahead: Literal[0, 1] = Field(
+        default=0, description="1: sample the next step's completions while this one trains, see rollout.md"
+    )
     max_logprob_gap: NonNegativeFloat | None = Field(
         default=None,
         description="most that the log-probs of sampler and trainer may differ on a completion token; null: any; the "

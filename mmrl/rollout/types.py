@@ -88,7 +88,11 @@ class Engine(Protocol):
         ...
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Group]:
-        """Yield one Group per request, in the order they finish."""
+        """Yield one Group per request, in the order they finish.
+
+        An engine with weights of its own may generate in another thread than the one that trains, one `generate` at a
+        time.
+        """
         ...
 
     def sync_weights(self, named_tensors: Iterable[tuple[str, torch.Tensor]], policy_version: int) -> None: ...
@@ -106,4 +110,6 @@ class Engine(Protocol):
 
     def wake(self) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of everything. A `generate` that runs in another thread raises EngineError soon."""
+        ...

@@ -5,6 +5,7 @@ How requests go through it is in `vllm_decode`, vLLM itself in `vllm_private`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -33,6 +34,7 @@ class VllmEngine:
         self._decoding = Decoding(self._core, processor, options)
         self._state: Literal["without weights", "awake", "asleep", "broken", "closed"] = "without weights"
         self._generating = False
+        self._stepping = threading.Lock()
 
     @property
     def policy_version(self) -> int:
@@ -122,10 +124,11 @@ class VllmEngine:
             self._state = "without weights"
 
     def close(self) -> None:
-        """Free the memory. The engine cannot be used after."""
+        """Free the memory. The engine cannot be used after; what another thread generates ends at its next token."""
         if self._state != "closed":
             self._state = "closed"
-            self._core.close()
+            with self._stepping:
+                self._core.close()
 
     def _check_state(self, doing: str) -> None:
         self._check_weights(doing)
@@ -150,10 +153,15 @@ class VllmEngine:
         self._check_state("generate")
         self._generating = True
         try:
-            for request in requests:
-                self._decoding.add(request)
+            with self._stepping:
+                self._check_weights("generate")
+                for request in requests:
+                    self._decoding.add(request)
             while self._decoding.is_busy:
-                for result in self.step():
+                with self._stepping:
+                    self._check_weights("generate")
+                    results = self.step()
+                for result in results:
                     if isinstance(result, Refused):
                         raise result.error
                     yield result

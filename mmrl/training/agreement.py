@@ -45,9 +45,8 @@ class GapMeter:
 
     def add(self, trainer_NC: torch.Tensor, rows: RolloutBatch) -> None:
         """trainer_NC: log-probs before the update of these rows' completion tokens."""
-        mask_NC = (
-            rows.mask_NC & torch.tensor([kind == "fresh" for kind in rows.kind or ("fresh",) * len(rows)])[:, None]
-        )
+        is_fresh_N = torch.tensor([kind == "fresh" for kind in rows.kind or ("fresh",) * len(rows)])
+        mask_NC = rows.mask_NC & (is_fresh_N & (rows.staleness_N == 0))[:, None]
         gap_U = (trainer_NC.detach().cpu().double() - rows.rollout_NC.double()).abs()[mask_NC]
         if not len(gap_U):
             return

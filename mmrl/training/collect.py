@@ -15,16 +15,14 @@ from mmrl.algorithms.advantages import group_stats
 from mmrl.algorithms.algorithm import Algorithm
 from mmrl.algorithms.rollout_batch import Rewards, RolloutBatch, batch_from_groups, concatenate
 from mmrl.config.schema import StageSection
-from mmrl.data.loader import Loader
-from mmrl.data.prepare import Prepared
 from mmrl.data.rendered import RenderedPrompt
 from mmrl.errors import RewardError
-from mmrl.rollout.sampling import derive_seed
 from mmrl.training import distributed
 from mmrl.training.metrics import means_over_ranks
-from mmrl.training.prompts import next_prompts, rank_share
+from mmrl.training.prompts import rank_share
 from mmrl.training.rollouts import RolloutSpec, ScoredRollouts, roll_out, rollout_rows, sampling_of
 from mmrl.training.runtime import Runtime
+from mmrl.training.source import RolloutSource, Round, prompt_id
 
 # Adds old, ref or entropy to a batch: (batch, prompts by prompt id, names) -> batch
 AddLogprobs = Callable[[RolloutBatch, Mapping[str, RenderedPrompt], frozenset[str]], RolloutBatch]
@@ -46,7 +44,7 @@ class Collector:
 
     run: Runtime
     section: StageSection
-    loader: Loader
+    source: RolloutSource
     algorithm: Algorithm
     add_logprobs: AddLogprobs
 
@@ -75,6 +73,7 @@ class Collector:
         batch, rewards_N = self.algorithm.replay(batch, rewards_N)
         [tokens] = distributed.sum_over_ranks([float(batch.mask_NC.sum())])
         metrics = {**means_over_ranks(values), "groups/rounds": float(len(batches)), "tokens": tokens}
+        metrics |= staleness(batch)
         return Collected(batch, rewards_N, prompts, metrics)
 
     def _refuse_unscored(self, means: Mapping[str, float], *, number: int) -> None:
@@ -108,10 +107,10 @@ class Collector:
         values: dict[str, list[float]],
     ) -> tuple[RolloutBatch, torch.Tensor]:
         """Generate, score and filter up to `groups` groups. Adds to `prompts` and to the logged `values`."""
-        prepared = self._choose(next_prompts(self.run, self.section, self.loader, count=groups), seed=seed)
-        prompts.update({prompt_id(item): item.prompt for item in prepared})
-        with self.run.sampling():
-            rolled, batch = distributed.together(lambda: self._sampled(prepared, seed=seed))
+        drawn = self.source.next_round(groups, seed=seed)
+        prompts.update({prompt_id(item): item.prompt for item in drawn.prepared})
+        with self.source.sampling(drawn):
+            rolled, batch = distributed.together(lambda: self._sampled(drawn))
         batch = self.add_logprobs(batch, prompts, self.algorithm.needs_early)
         rewards_N, token_rewards_NC = distributed.together(lambda: self.algorithm.shape_rewards(batch))
         batch = replace(batch, token_rewards_NC=token_rewards_NC)
@@ -120,26 +119,17 @@ class Collector:
         self._write_samples(rolled)
         return batch.select(keep_N), rewards_N[keep_N]
 
-    def _choose(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> list[Prepared]:
-        generator = torch.Generator().manual_seed(derive_seed(self.run.config.seed, self.section.name, *seed))
-        return [prepared[i] for i in self.algorithm.sampler([prompt_id(p) for p in prepared], generator).tolist()]
-
-    def _sampled(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> tuple[ScoredRollouts, RolloutBatch]:
+    def _sampled(self, drawn: Round) -> tuple[ScoredRollouts, RolloutBatch]:
         """Scored completions of this rank's prompts, and the batch of them with what second rounds added."""
-        rolled = self._roll_out(prepared, seed=seed)
-        batch = as_batch(rolled, step=seed[0], total_steps=self.section.steps)
-        return rolled, self.algorithm.second_round(batch, self._generator_for(prepared, seed=seed))
+        rolled = self.source.sample(drawn)
+        batch = self._batch(rolled, number=drawn.seed[0])
+        return rolled, self.algorithm.second_round(batch, self._generator_for(drawn))
 
-    def _roll_out(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> ScoredRollouts:
-        rollout = self.run.config.rollout
-        spec = RolloutSpec(
-            n=tuple(self.algorithm.budget([prompt_id(p) for p in prepared], rollout.group_size).tolist()),
-            sampling=sampling_of(rollout),
-            seed=(self.run.config.seed, self.section.name, *seed),
-        )
-        return roll_out(self.run, prepared, spec)
+    def _batch(self, rolled: ScoredRollouts, *, number: int) -> RolloutBatch:
+        batch = as_batch(rolled, step=number, total_steps=self.section.steps)
+        return replace(batch, policy_version=self.run.policy_version)
 
-    def _generator_for(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> Callable[..., RolloutBatch]:
+    def _generator_for(self, drawn: Round) -> Callable[..., RolloutBatch]:
         """What `second_round` hooks call: more scored completions for groups of this round.
 
         generate(gids, n=1, greedy=False, prefix_ids=()) returns a batch whose gid_N are the given ones; prefix_ids
@@ -156,11 +146,12 @@ class Collector:
             spec = RolloutSpec(
                 n=(n,) * len(gids),
                 sampling=sampling_of(self.run.config.rollout, greedy=greedy),
-                seed=(self.run.config.seed, self.section.name, *seed, "second"),
+                seed=(self.run.config.seed, self.section.name, *drawn.seed, "second"),
                 prefix_ids=tuple(prefix_ids),
             )
-            batch = as_batch(roll_out(self.run, [prepared[g] for g in gids], spec), step=seed[0], total_steps=1)
-            return replace(batch, gid_N=torch.tensor(gids)[batch.gid_N], total_steps=self.section.steps)
+            rolled = roll_out(self.run, [drawn.prepared[g] for g in gids], spec)
+            batch = self._batch(rolled, number=drawn.seed[0])
+            return replace(batch, gid_N=torch.tensor(gids)[batch.gid_N])
 
         return generate
 
@@ -171,9 +162,10 @@ class Collector:
             self.run.rollouts_log.write({"stage": self.section.name, "split": "train", **row})
 
 
-def prompt_id(item: Prepared) -> str:
-    """Names a prompt over epochs and datasets: the key of all per-prompt state."""
-    return f"{item.sample.dataset}/{item.sample.sample_id}"
+def staleness(batch: RolloutBatch) -> dict[str, float]:
+    """Mean and largest number of versions by which the policy is ahead of the samplers, over the rows of all ranks."""
+    ages = [age for part in distributed.gather_objects(batch.staleness_N.tolist()) for age in part]
+    return {"rollout/staleness": sum(ages) / len(ages), "rollout/staleness_max": float(max(ages))} if ages else {}
 
 
 def as_batch(rolled: ScoredRollouts, *, step: int, total_steps: int) -> RolloutBatch:

@@ -29,6 +29,7 @@ from mmrl.training.agreement import GapMeter, gap_problem
 from mmrl.training.collect import Collector
 from mmrl.training.reference import open_reference
 from mmrl.training.runtime import Runtime
+from mmrl.training.source import RolloutSource
 from mmrl.training.step import logprob_pass, optimizer_step
 
 
@@ -40,11 +41,13 @@ class GrpoStage:
         self.algorithm = build_algorithm(run.config.algorithm, max_new_tokens=run.config.rollout.max_new_tokens)
         self.settings = run.logprob_settings(temperature=run.config.rollout.temperature)
         self.reference = open_reference(run, section) if "ref" in self._all_needs() else None
-        self.collector = Collector(run, section, loader, self.algorithm, self._add_logprobs)
+        self.source = RolloutSource(run, section, loader, self.algorithm)
+        self.collector = Collector(run, section, self.source, self.algorithm, self._add_logprobs)
         self.gaps, self._warned = GapMeter(run.config.rollout), False
 
     def step(self, number: int) -> dict[str, float]:
         collected = self.collector.collect(number)
+        self.source.begin(number + 1)
         rewards_N, prompts = collected.rewards_N, collected.prompts
         batch = self._add_logprobs(collected.batch, prompts, self.algorithm.needs)
         advantage_NC = self.algorithm.advantage(rewards_N, batch)
@@ -57,7 +60,7 @@ class GrpoStage:
         return metrics
 
     def state_dict(self) -> dict[str, Any]:
-        return {"loader": self.loader.state_dict(), "algorithm": self.algorithm.state_dict()}
+        return {"loader": self.source.loader_state(), "algorithm": self.algorithm.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.loader.load_state_dict(state["loader"])

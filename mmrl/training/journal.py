@@ -31,7 +31,7 @@ from mmrl.training.optimizer_layout import SavedState, optimizer_state, relaid_o
 from mmrl.training.resume import stage_record
 from mmrl.training.run_folder import command_to_go_on
 from mmrl.training.runtime import Runtime, stage_data
-from mmrl.training.schedule import reset_optimizer
+from mmrl.training.schedule import checkpoint_due, reset_optimizer, validation_due
 from mmrl.training.trackers import TrackedRun, Tracker, open_trackers, record_id
 from mmrl.training.validate import validate
 from mmrl.training.zero import load_optimizer, optimizer_layout
@@ -112,13 +112,11 @@ class Journal:
             self.console.print(f"warning: {self.run.warnings.pop(0)}")
 
     def validation_due(self, section: StageSection) -> bool:
-        done, every = self.position.stage_step, self.config.validation.every
-        return done == section.steps or bool(every and done % every == 0)
+        return validation_due(self.config, section, done=self.position.stage_step)
 
     def checkpoint_due(self, section: StageSection) -> bool:
         """At the stage's end, every `checkpoint.every` steps, and whenever the watched score is the best so far."""
-        done, every = self.position.stage_step, self.config.checkpoint.every
-        return done == section.steps or bool(every and done % every == 0) or self._is_best()
+        return checkpoint_due(self.config, section, done=self.position.stage_step) or self._is_best()
 
     def stops_early(self, section: StageSection) -> bool:
         """Whether the stage's held-out score has stopped rising: said by the validations of the stage so far."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import resource
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +24,11 @@ from mmrl.training.trackers import Generation, Tracker
 
 
 class Stopwatch:
-    """Seconds spent in named parts, summed until read."""
+    """Seconds spent in named parts, summed until read. Parts may overlap and may be timed by several threads."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = defaultdict(float)
+        self._lock = threading.Lock()
 
     @contextmanager
     def time(self, part: str) -> Iterator[None]:
@@ -34,11 +36,13 @@ class Stopwatch:
         try:
             yield
         finally:
-            self._seconds[part] += time.perf_counter() - start
+            with self._lock:
+                self._seconds[part] += time.perf_counter() - start
 
     def take(self) -> dict[str, float]:
         """The seconds per part since the last call."""
-        taken, self._seconds = dict(self._seconds), defaultdict(float)
+        with self._lock:
+            taken, self._seconds = dict(self._seconds), defaultdict(float)
         return taken
 
 

@@ -58,12 +58,17 @@ def sampling_of(section: RolloutSection, *, greedy: bool = False) -> Sampling:
 
 
 def roll_out(run: Runtime, prepared: Sequence[Prepared], spec: RolloutSpec) -> ScoredRollouts:
-    """Generate completions of every prompt and score them.
+    """Generate completions of every prompt and score them."""
+    return scored(run, prepared, generated(run, requests_for(prepared, spec)))
+
+
+def requests_for(prepared: Sequence[Prepared], spec: RolloutSpec) -> list[Request]:
+    """What is asked of the engine for prompts, in their order.
 
     Prompts are dealt to the processes in turn; numbered so, a prompt has the seed it would have in one process.
     """
     numbers = range(distributed.rank(), len(prepared) * distributed.world_size(), distributed.world_size())
-    requests = [
+    return [
         Request(
             request_id=str(index),
             prompt=item.prompt,
@@ -74,8 +79,16 @@ def roll_out(run: Runtime, prepared: Sequence[Prepared], spec: RolloutSpec) -> S
         )
         for index, item in enumerate(prepared)
     ]
+
+
+def generated(run: Runtime, requests: Sequence[Request]) -> tuple[Group, ...]:
+    """The groups of requests, in their order. Nothing here is collective: it may run in a thread beside training."""
     with run.watch.time("rollout"):
-        groups = sorted(run.rollout.generate(requests), key=lambda group: int(group.request.request_id))
+        return tuple(sorted(run.rollout.generate(requests), key=lambda group: int(group.request.request_id)))
+
+
+def scored(run: Runtime, prepared: Sequence[Prepared], groups: Sequence[Group]) -> ScoredRollouts:
+    """Completions with their scores; events of rewards are noted for the console."""
     with run.watch.time("score"):
         scores = run.router.score(
             [(item.sample, [c.text for c in group.completions]) for item, group in zip(prepared, groups, strict=True)]
@@ -97,6 +110,7 @@ def rollout_rows(rolled: ScoredRollouts, *, limit: int) -> list[dict]:
                 "completion": completion.text,
                 "answer": item.sample.answer,
                 "finish_reason": completion.finish_reason,
+                "policy_version": completion.policy_version,
                 "reward": rolled.scores.rewards[index][0],
                 "reward_breakdown": rolled.scores.breakdown_of(index, 0),
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,8 +37,8 @@ class Runtime:
     """The parts of a running job.
 
     policy: the trained model. trainer: the DeepSpeed engine around it, whose forward pass is `token_logprobs`.
-    is_engine_stale: whether the rollout engine has yet to get the policy's present weights. warnings: what the console
-    has yet to say.
+    is_engine_stale: whether the rollout engine has yet to get the policy's present weights. background: one thread, in
+    which completions may be sampled during training. warnings: what the console has yet to say.
     """
 
     config: RunConfig
@@ -58,6 +59,7 @@ class Runtime:
     openers: dict[tuple[VideoSection, int], MediaOpener] = field(default_factory=dict)
     reward_events: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    background: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "sampling", use_device))
     skips_shared: int = 0
 
     def prepare(self, samples: Sequence[Sample], data: DataSection) -> list[Prepared]:
@@ -164,7 +166,9 @@ class Runtime:
         self.is_engine_stale = True
 
     def close(self) -> None:
+        """End everything. What the engine still generates in the background ends with it, and is waited for."""
         self.rollout.close()
+        self.background.shutdown(cancel_futures=True)
         self.router.close()
         for opener in self.openers.values():
             opener.close()
@@ -200,6 +204,12 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
     run.send_weights()  # weights that do not fit the engine end the run here
     run.rollout.sleep()
     return run
+
+
+def use_device() -> None:
+    """Make this process's GPU the present one of a new thread, which would else use the machine's first."""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(distributed.device())
 
 
 def stage_data(config: RunConfig, stage: StageSection) -> DataSection:

@@ -1,4 +1,4 @@
-"""Learning-rate schedules and the optimizer: pure arithmetic and one constructor."""
+"""Learning-rate schedules, when to validate and save, and the optimizer: pure arithmetic and one constructor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mmrl.config.schema import StageSection, TrainSection
+from mmrl.config.schema import RunConfig, StageSection, TrainSection
 from mmrl.models.quantize import require_bitsandbytes
 
 
@@ -28,6 +28,18 @@ def learning_rate(stage: StageSection, step: int) -> float:
     done = (step - stage.warmup_steps) / max(1, stage.steps - 1 - stage.warmup_steps)
     fall = 1.0 - done if stage.lr_schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
     return stage.lr * (stage.min_lr_ratio + (1.0 - stage.min_lr_ratio) * fall)
+
+
+def validation_due(config: RunConfig, stage: StageSection, *, done: int) -> bool:
+    """Whether held-out rows are scored after `done` steps of a stage: every so many, and at its end."""
+    every = config.validation.every
+    return done == stage.steps or bool(every and done % every == 0)
+
+
+def checkpoint_due(config: RunConfig, stage: StageSection, *, done: int) -> bool:
+    """Whether a checkpoint is written after `done` steps of a stage, whatever the scores."""
+    every = config.checkpoint.every
+    return done == stage.steps or bool(every and done % every == 0)
 
 
 def build_optimizer(model: torch.nn.Module, train: TrainSection) -> torch.optim.Optimizer:

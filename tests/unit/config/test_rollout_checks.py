@@ -108,6 +108,28 @@ def test_completions_of_another_distribution_need_fitting_weights(
     assert expected in refusal(tmp_path, RUN.replace("engine: vllm", "engine: hf") + "".join(f"{x}\n" for x in lines))
 
 
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (
+            ("  steps_ahead: 1",),
+            ":8: 'rollout.steps_ahead' is 1 beside 'algorithm.rollout_correction' none: completions are drawn from older"
+            " weights than those that are trained; set algorithm.rollout_correction to truncate, or steps_ahead to 0",
+        ),
+        (
+            ("  engine: hf", "  steps_ahead: 1", "algorithm: {rollout_correction: mask}"),
+            ":8: 'rollout.steps_ahead' is 1 but 'rollout.engine' is hf, which samples from the very weights that are"
+            " being trained; set the engine to one with weights of its own, or steps_ahead to 0",
+        ),
+    ],
+)
+def test_sampling_ahead_needs_weights_of_the_engine_and_importance_weights(
+    tmp_path: Path, lines: tuple[str, ...], expected: str
+):
+    text = RUN.replace("  engine: vllm\n", "") if "  engine: hf" in lines else RUN
+    assert expected in refusal(tmp_path, text + "".join(f"{line}\n" for line in lines))
+
+
 def test_filters_need_no_weights_where_nothing_learns_from_the_samples(tmp_path: Path):
     path = tmp_path / "run.yaml"
     path.write_text(RUN.replace("engine: vllm", "engine: hf").replace("kind: grpo", "kind: sft") + "  top_p: 0.9\n")
