@@ -63,6 +63,8 @@ class Fit:
             self.used.add(name)
             if name not in section.budgets and name not in self.run.config.budgets:
                 yield self.run.at("budgets", self._no_budget(section, name, first))
+            else:
+                yield from self._budget_problems(key, section, name, first)
 
     def unused(self, *, datasets: Collection[tuple[str, DatasetSection]]) -> tuple[list[str], list[str]]:
         """Budget classes that no medium of all the datasets has: those that look misspelt, and the others.
@@ -92,6 +94,16 @@ class Fit:
             self.router.check_spaces({first.task: first.answer_space}, **spaces)
         except MmrlError as error:
             yield self.run.at(f"{key}.card.answer_space", f"{first.where}: {error}")
+
+    def _budget_problems(self, key: str, section: DatasetSection, name: str, first: Sample) -> Iterator[str]:
+        """What the model's family says of a budget class and of the kinds of media of its first sample."""
+        own = name in section.budgets
+        budget = section.budgets[name] if own else self.run.config.budgets[name]
+        kinds = {ref.kind: None for ref in first.media if (ref.budget or first.modality) == name}
+        for kind in kinds:
+            problem = self.processor.geometry.budget_problem(kind, budget)
+            if problem is not None:
+                yield self.run.at(f"{key}.budgets.{name}" if own else f"budgets.{name}", f"{first.where}: {problem}")
 
     def _no_budget(self, section: DatasetSection, name: str, first: Sample) -> str:
         known = sorted({*section.budgets, *self.run.config.budgets})

@@ -17,8 +17,10 @@ class MediaEntry:
     """One medium, opened once: the uint8 frames every consumer reads, and what is known about them.
 
     key: hash of content and recipe; equal keys mean equal tensors.
-    frames_F3HW: uint8 RGB after the resize, each source frame once (a still is F = 1; an odd clip is not padded here).
-    grid_thw: patches (t, h, w) after temporal padding; num_tokens = t * h * w / merge_size**2.
+    frames_F3HW: uint8 RGB after the resize, each source frame once (an odd clip is not padded here). A still is F = 1,
+        or, where the family cuts it, its tiles row by row and then the whole picture.
+    grid_thw: Qwen families: patches (t, h, w) after temporal padding; num_tokens = t * h * w / merge_size**2. Families
+        that see tiles: (F, rows, columns of tiles).
     timestamps_s: presentation time of each stored frame in seconds (empty for an image).
     frame_indices: index of each stored frame in the source's presentation order.
     source_size: (width, height) in original pixels, after EXIF or display rotation.
@@ -42,7 +44,7 @@ class MediaEntry:
 
     @property
     def model_size(self) -> tuple[int, int]:
-        """(width, height) of the pixels the model sees."""
+        """(width, height) of the pixels the model sees; where pictures are cut into tiles, of one tile."""
         return self.frames_F3HW.shape[3], self.frames_F3HW.shape[2]
 
 

@@ -60,7 +60,9 @@ def contact_sheet(media: Sequence[MediaEntry], marks: Sequence[Mark] = ()) -> Im
 
 def _block(number: int, entry: MediaEntry, marks: Sequence[Mark]) -> Image.Image:
     """The frames of one medium in rows of up to COLUMNS, each with its label above."""
-    cells = [_cell(number, entry, frame, marks) for frame in range(len(entry.frames_F3HW))]
+    # Of a picture in tiles only the whole one, which is the last: a mark has its place there.
+    first = len(entry.frames_F3HW) - 1 if entry.kind == "image" else 0
+    cells = [_cell(number, entry, frame, marks) for frame in range(first, len(entry.frames_F3HW))]
     width, height = cells[0].size
     columns = min(COLUMNS, len(cells))
     rows = -(-len(cells) // columns)

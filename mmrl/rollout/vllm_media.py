@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from mmrl.data.rendered import MediaEntry, Placeholder, RenderedPrompt
+from mmrl.data.sample import MediaKind
 from mmrl.errors import EngineError
 from mmrl.models.families import FamilyProcessor
 
@@ -19,10 +20,12 @@ from mmrl.models.families import FamilyProcessor
 class MediaSpan:
     """One showing of a medium: all its placeholders are in ids[start : start + length].
 
+    modality: what the medium is to vLLM; a clip whose frames the family sees as pictures is an image.
     is_placeholder_S: bool, which ids of the span they are; None: all.
     """
 
     entry: MediaEntry
+    modality: MediaKind
     start: int
     length: int
     is_placeholder_S: torch.Tensor | None = None
@@ -49,8 +52,9 @@ def media_spans(prompt: RenderedPrompt, processor: FamilyProcessor) -> list[Medi
 
 def _span(prompt: RenderedPrompt, runs: Sequence[Placeholder], processor: FamilyProcessor) -> MediaSpan:
     entry = prompt.media[runs[0].medium]
+    modality = processor.family.clip_tokens if entry.kind == "video" else entry.kind
     if len(runs) == 1 and (entry.kind == "image" or processor.family.run_marks is None):
-        return MediaSpan(entry, runs[0].start, runs[0].length)
+        return MediaSpan(entry, modality, runs[0].start, runs[0].length)
     start = runs[0].start
     if processor.family.run_marks is not None:
         _check_enclosed(prompt, runs, processor)
@@ -58,7 +62,7 @@ def _span(prompt: RenderedPrompt, runs: Sequence[Placeholder], processor: Family
     is_placeholder_S = torch.zeros(runs[-1].start + runs[-1].length - start, dtype=torch.bool)
     for run in runs:
         is_placeholder_S[run.start - start : run.start - start + run.length] = True
-    return MediaSpan(entry, start, len(is_placeholder_S), is_placeholder_S)
+    return MediaSpan(entry, modality, start, len(is_placeholder_S), is_placeholder_S)
 
 
 def _check_enclosed(prompt: RenderedPrompt, runs: Sequence[Placeholder], processor: FamilyProcessor) -> None:

@@ -155,7 +155,8 @@ class VllmCore:
 
         features = BatchFeature(geometry.engine_inputs(entry))
         items = _module("vllm.multimodal.inputs").MultiModalKwargsItems
-        return items.from_hf_inputs(features, self._fields(features, {}))[entry.kind][0]
+        [[item]] = items.from_hf_inputs(features, self._fields(features, {})).values()
+        return item
 
     def prompt(self, ids: Sequence[int], spans: Sequence[MediaSpan], media: Mapping[str, Any]) -> Any:
         """Token ids, expanded, with the place of every medium. media: what `medium` gave, by the entry's key."""
@@ -166,10 +167,9 @@ class VllmCore:
         keys: dict[str, list[str]] = {}
         ranges: dict[str, list[Any]] = {}
         for span in spans:
-            kind = span.entry.kind
-            items.setdefault(kind, []).append(media[span.entry.key])
-            keys.setdefault(kind, []).append(span.entry.key)
-            ranges.setdefault(kind, []).append(_range(span))
+            items.setdefault(span.modality, []).append(media[span.entry.key])
+            keys.setdefault(span.modality, []).append(span.entry.key)
+            ranges.setdefault(span.modality, []).append(_range(span))
         kwargs = _module("vllm.multimodal.inputs").MultiModalKwargsItems(items)
         return inputs.mm_input(list(ids), kwargs, keys, ranges)
 
@@ -177,11 +177,13 @@ class VllmCore:
         self, ids: Sequence[int], spans: Sequence[MediaSpan], media: Mapping[str, Any]
     ) -> tuple[torch.Tensor, int]:
         """Where vLLM places the tokens of a prompt with media: (3, T), and the position that comes next."""
+        if not hasattr(self._model, "get_mrope_input_positions"):  # one axis: tokens are counted
+            return torch.arange(len(ids)).expand(3, -1), len(ids)
         feature = _module("vllm.multimodal.inputs").MultiModalFeatureSpec
         features = [
             feature(
                 data=media[span.entry.key],
-                modality=span.entry.kind,
+                modality=span.modality,
                 identifier=span.entry.key,
                 mm_position=_range(span),
                 mm_hash=span.entry.key,

@@ -16,8 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-Kind = Literal["qwen2_vl", "qwen2_5_vl", "qwen3_vl"]
+from makers import tiny_tiled
+
+Kind = Literal["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl"]
 KINDS: tuple[Kind, ...] = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+TILE_KINDS: tuple[Kind, ...] = ("internvl",)
 
 SPECIAL_TOKENS = (
     "<|endoftext|>",
@@ -214,8 +217,9 @@ def _qwen2_processors() -> tuple[Any, Any]:
     return hf.Qwen2VLImageProcessor(size=size), hf.Qwen2VLVideoProcessor(size=size)
 
 
-_BUILDERS: dict[Kind, Callable[[Any], tuple[Any, Any]]] = {
+_BUILDERS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
     "qwen2_vl": _qwen2_vl,
     "qwen2_5_vl": _qwen2_5_vl,
     "qwen3_vl": _qwen3_vl,
+    **tiny_tiled.BUILDERS,
 }

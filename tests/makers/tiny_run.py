@@ -21,11 +21,11 @@ STAGES = [
 ]
 
 
-def write_run(folder: Path, *, kind: Kind = "qwen2_5_vl", **changes: object) -> Path:
+def write_run(folder: Path, *, kind: Kind = "qwen2_5_vl", clips: int = 2, **changes: object) -> Path:
     """config.yaml of an sft and a grpo stage on 5 pictures, 2 clips and 2 texts; changes replace top-level keys."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "reward.py").write_text(REWARD_FILE)
-    rows = [*media_rows(folder, images=5, clips=2), *text_rows(2, task="t")]
+    rows = [*media_rows(folder, images=5, clips=clips), *text_rows(2, task="t")]
     held_out = write_jsonl(folder / "val.jsonl", rows[:6])
     tree = {
         "name": "tiny",

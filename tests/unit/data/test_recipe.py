@@ -1,5 +1,6 @@
 """Recipes of the Qwen families, spelled out: a change of one letter would orphan every cached entry."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -41,3 +42,13 @@ def test_a_clips_recipe(kind):
     assert found["sizing"] == sizing | {"default_total_pixels": total}
     assert found["budget"] == json.loads(BudgetClass().model_dump_json())
     assert set(found) == {"broken_tail", "budget", "format", "kind", "sizing"}
+
+
+def test_tiles_are_part_of_the_recipe():
+    geometry = family_processor("internvl").geometry
+    other = dataclasses.replace(geometry, tile=448)
+    keys = {
+        recipe_of(OpenJob(MediaRef("image", Path("a.png")), BudgetClass(), g), VideoSection()).text
+        for g in (geometry, other, family_processor("qwen2_5_vl").geometry)
+    }
+    assert len(keys) == 3

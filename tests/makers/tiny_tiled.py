@@ -1,0 +1,93 @@
+"""Tiny models of the families that see pictures in tiles; `tiny_models.tiny_model_dir` builds them.
+
+Tiles are 56 pixels (InternVL), with 4 tokens each, so pictures of a few thousand pixels have several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+MEAN = [0.5, 0.4, 0.6]
+STD = [0.25, 0.3, 0.2]
+
+_CHATML = (
+    "{%- for message in messages -%}{{ '<|im_start|>' + message['role'] + '\n' }}"
+    "{%- if message['content'] is string -%}{{ message['content'] }}"
+    "{%- else -%}{%- for part in message['content'] -%}"
+    "{%- if part['type'] == 'image' -%}{{ '%IMAGE%' }}"
+    "{%- elif part['type'] == 'video' -%}{{ '%VIDEO%' }}"
+    "{%- else -%}{{ part['text'] }}{%- endif -%}{%- endfor -%}{%- endif -%}"
+    "{{ '<|im_end|>\n' }}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%}"
+)
+
+
+def chatml(image: str, video: str) -> str:
+    """The form of InternVL and LLaVA-OneVision, with these marks for media."""
+    return _CHATML.replace("%IMAGE%", image).replace("%VIDEO%", video)
+
+
+def text_config(tokenizer: Any, model_type: str = "qwen2", **changes: Any) -> dict[str, Any]:
+    end, pad = tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"])
+    return {
+        "model_type": model_type,
+        "vocab_size": (len(tokenizer) + 63) // 64 * 64,
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 4096,
+        "bos_token_id": pad,
+        "eos_token_id": end,
+        "pad_token_id": pad,
+        **changes,
+    }
+
+
+def named_tokens(tokenizer: Any, **names: str) -> Any:
+    """The tokenizer with special tokens that are attributes of it, as some families' processors want them."""
+    tokenizer.add_special_tokens({"extra_special_tokens": list(names.values())}, replace_extra_special_tokens=False)
+    tokenizer._set_model_specific_special_tokens(names)
+    return tokenizer
+
+
+def _internvl(tokenizer: Any) -> tuple[Any, Any]:
+    import transformers as hf
+
+    tokenizer = named_tokens(
+        tokenizer,
+        context_image_token="<IMG_CONTEXT>",
+        start_image_token="<img>",
+        end_image_token="</img>",
+        video_token="<video>",
+    )
+    vision = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "image_size": [56, 56],
+        "patch_size": [14, 14],
+    }
+    config = hf.InternVLConfig(
+        vision_config=vision,
+        text_config=text_config(tokenizer),
+        image_token_id=tokenizer.convert_tokens_to_ids("<IMG_CONTEXT>"),
+        image_seq_length=4,
+        downsample_ratio=0.5,
+        tie_word_embeddings=False,
+    )
+    pixels: Any = {"size": {"height": 56, "width": 56}, "image_mean": MEAN, "image_std": STD}
+    processor = hf.InternVLProcessor(
+        hf.GotOcr2ImageProcessor(**pixels),
+        tokenizer,
+        hf.InternVLVideoProcessor(**pixels),
+        image_seq_length=4,
+        chat_template=chatml("<IMG_CONTEXT>\n", "<video>\n"),
+    )
+    return hf.InternVLForConditionalGeneration(config), processor
+
+
+BUILDERS: dict[str, Callable[[Any], tuple[Any, Any]]] = {"internvl": _internvl}
