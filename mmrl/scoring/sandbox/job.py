@@ -40,10 +40,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A file or folder that can be read and run inside, without the names in `hidden` right below it."""
+    """A file or folder that can be read and run inside, without the names in `hidden` right below it.
+
+    names_only: of everything in it only the names can be read (Python must list the folder it imports from).
+    """
 
     path: Path
     hidden: tuple[str, ...] = ()
+    names_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

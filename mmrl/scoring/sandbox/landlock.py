@@ -47,6 +47,9 @@ def ruleset(reads: Iterable[Tree], *, writes: Iterable[Path], devices: Iterable[
 
 
 def _read_rules(tree: Tree) -> Iterator[tuple[Path, int]]:
+    if tree.names_only:
+        yield tree.path, READ_DIR
+        return
     if not tree.hidden:
         yield tree.path, _READ if tree.path.is_dir() else _READ & _FILE_RIGHTS
         return

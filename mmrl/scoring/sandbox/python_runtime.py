@@ -63,7 +63,8 @@ def package_trees(*distributions: str) -> tuple[tuple[Tree, ...], str]:
             if found is not None:
                 trees |= {path: Tree(path) for path in _top_level(found)}
                 wanted += [m[0] for r in found.requires or () if "extra ==" not in r and (m := re.match(r"[\w.-]+", r))]
-    return tuple(trees.values()), str(_site_folder())
+    names = (Tree(_site_folder(), names_only=True),) if trees else ()
+    return (*names, *trees.values()), str(_site_folder())
 
 
 def _distribution(name: str, *, required: bool) -> metadata.Distribution | None:

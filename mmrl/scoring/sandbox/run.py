@@ -120,7 +120,7 @@ def _bubblewrap(trees: tuple[Tree, ...], scratch: Path) -> list[str]:
     assert program is not None
     binds: list[str] = []
     masked: list[str] = []
-    for tree in trees:
+    for tree in (t for t in trees if not t.names_only):
         binds += ["--ro-bind", str(tree.path), str(tree.path)]
         for name in tree.hidden:
             if (tree.path / name).is_dir():

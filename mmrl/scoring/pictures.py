@@ -1,0 +1,79 @@
+"""How alike two pictures are by their pixels, and PNG bytes as pixels. Pure.
+
+Shapes: H height, W width, 3 channels (red, green, blue).
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import Literal
+
+import numpy as np
+from PIL import Image
+
+Measure = Literal["mse", "ssim"]
+_MOST_PIXELS = 16_000_000
+
+
+def png_pixels(png: bytes) -> np.ndarray | None:
+    """uint8 RGB (H, W, 3) of a PNG, transparent parts on white; None for what is none, or has above 16 megapixels."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(io.BytesIO(png), formats=("PNG",))
+            if image.width * image.height > _MOST_PIXELS:
+                return None
+            rgba = image.convert("RGBA")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None
+    white = Image.new("RGBA", rgba.size, "white")
+    return np.asarray(Image.alpha_composite(white, rgba).convert("RGB"))
+
+
+def resized(picture_HW3: np.ndarray, *, width: int, height: int) -> np.ndarray:
+    """The picture stretched to a size, uint8."""
+    return np.asarray(Image.fromarray(picture_HW3).resize((width, height), Image.Resampling.BICUBIC))
+
+
+def fitted(picture_HW3: np.ndarray, *, longest: int) -> np.ndarray:
+    """The picture made smaller, if it is larger, so that its longest side is `longest`."""
+    height, width = picture_HW3.shape[:2]
+    scale = min(1.0, longest / max(height, width))
+    return resized(picture_HW3, width=max(1, round(width * scale)), height=max(1, round(height * scale)))
+
+
+def similarity(picture_HW3: np.ndarray, reference_HW3: np.ndarray, *, measure: Measure = "mse") -> float:
+    """How much of what tells the reference from an even surface the picture gets right, 0 to 1.
+
+    mse: 1 - error / error of the reference's mean colour (the explained variance). ssim: structural similarity,
+    measured from that of the mean colour in the same way. An even picture scores 0, an equal one 1; what is worse than
+    even scores 0. The picture is stretched to the reference's size first.
+
+    >>> checks = np.indices((8, 8)).sum(0)[..., None].repeat(3, 2).astype(np.uint8) % 2 * 255
+    >>> similarity(checks, checks), similarity(np.full_like(checks, 255), checks), similarity(255 - checks, checks)
+    (1.0, 0.0, 0.0)
+    """
+    height, width = reference_HW3.shape[:2]
+    if picture_HW3.shape[:2] != (height, width):
+        picture_HW3 = resized(picture_HW3, width=width, height=height)
+    found, wanted = picture_HW3.astype(np.float64), reference_HW3.astype(np.float64)
+    even = np.broadcast_to(wanted.mean(axis=(0, 1)), wanted.shape)
+    if measure == "mse":
+        least, got = -np.square(even - wanted).mean(), -np.square(found - wanted).mean()
+        best = 0.0
+    else:
+        least, got = _ssim(even, wanted), _ssim(found, wanted)
+        best = 1.0
+    if best - least < 1e-9:  # the reference itself is even: only the same surface is right
+        return float(np.abs(found - wanted).max() < 1.0)
+    return float(min(1.0, max(0.0, (got - least) / (best - least))))
+
+
+def _ssim(found_HW3: np.ndarray, wanted_HW3: np.ndarray) -> float:
+    from skimage.metrics import structural_similarity
+
+    side = min(7, *wanted_HW3.shape[:2])
+    window = side - 1 + side % 2
+    mean = structural_similarity(found_HW3, wanted_HW3, win_size=window, channel_axis=2, data_range=255.0)
+    return np.asarray(mean, dtype=np.float64).item()
