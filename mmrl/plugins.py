@@ -9,14 +9,16 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import inspect
 import sys
 import traceback
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mmrl.errors import PluginError, did_you_mean
+from mmrl.errors import ConfigError, PluginError, did_you_mean
 
 PACKAGE_DIR = Path(__file__).resolve().parent
 
@@ -116,3 +118,34 @@ def resolve_function(spelling: str, *, kind: str, default: str, relative_to: Pat
     if not callable(found):
         raise PluginError(f"plug-in {spelling!r}: no function {function or default!r} in {module.__file__}")
     return found
+
+
+def check_options(function: Callable[..., Any], options: Mapping[str, Any], *, where: str, skip: int = 0) -> None:
+    """ConfigError, naming `where`, for an option that a function does not have, lacks, or has with another type.
+
+    skip: how many of its first parameters are no options.
+    """
+    parameters = dict(list(inspect.signature(function).parameters.items())[skip:])
+    known = [n for n, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
+    accepts_any = len(known) < len(parameters)
+    for name in options:
+        if name not in known and not accepts_any:
+            listed = ", ".join(known) or "none"
+            raise ConfigError(f"{where}: unknown option {name!r}; it has: {listed}{did_you_mean(name, known)}")
+    missing = [n for n in known if parameters[n].default is inspect.Parameter.empty and n not in options]
+    if missing:
+        raise ConfigError(f"{where}: the option {missing[0]!r} must be given")
+    _check_types(function, options, where=where)
+
+
+def _check_types(function: Callable[..., Any], options: Mapping[str, Any], *, where: str) -> None:
+    # Reward workers import this module too, and they need no validation: pydantic stays out of their start.
+    from pydantic import TypeAdapter, ValidationError
+
+    hints = typing.get_type_hints(function.__init__ if isinstance(function, type) else function)
+    for name, value in options.items():
+        try:
+            TypeAdapter(hints.get(name, Any)).validate_python(value, strict=True)
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"]
+            raise ConfigError(f"{where}: option {name!r} is {value!r}: {problem}") from error

@@ -14,7 +14,7 @@ import torch
 from mmrl.algorithms.advantages import group_stats
 from mmrl.algorithms.aggregate import Denominator, aggregate, count
 from mmrl.algorithms.correction import rollout_correction, with_sample_size
-from mmrl.algorithms.hooks import Plugin, chain, check_single_hooks, load_plugin
+from mmrl.algorithms.hooks import Plugin, chain, check_single_hooks, load_plugin, plugin_name
 from mmrl.algorithms.losses import LossInput, TokenStats
 from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES, Entry
 from mmrl.algorithms.regularisers import ref_kl
@@ -33,7 +33,10 @@ def build_algorithm(section: AlgorithmSection, *, max_new_tokens: int, relative_
     Raises PluginError for a plug-in that is missing or malformed, ConfigError for a sequence-level loss with another
     aggregation than seq-mean-token-mean.
     """
-    plugins = tuple(load_plugin(spelling, relative_to=relative_to) for spelling in section.plugins)
+    plugins = tuple(
+        load_plugin(spelling, options=section.plugin_options.get(plugin_name(spelling)), relative_to=relative_to)
+        for spelling in section.plugins
+    )
     check_single_hooks(plugins)
     algorithm = Algorithm(section, plugins, max_new_tokens=max_new_tokens, relative_to=relative_to)
     _check_sequence_level(section, plugins)

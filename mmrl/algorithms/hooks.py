@@ -15,8 +15,9 @@ A step runs the hooks in this order; each has an identity default, so without pl
     aggregate(loss_NC, mask_NC, denom) -> scalar                                                     as configured
     on_step_end(batch, rewards_N, metrics) -> None     update trackers                               nothing
 
-A plug-in is a file with some of these functions at module level or, where it has state, as methods of a class
-`Plugin` with `state_dict()` and `load_state_dict(state)` (JSON values, keyed by prompt id). Helpers start with `_`: a
+A plug-in is a file with some of these functions at module level or, where it has options or state, as methods of a
+class `Plugin`. Its options are the keyword arguments of `__init__`, given in `algorithm.plugin_options`; its state is
+what `state_dict()` and `load_state_dict(state)` exchange (JSON values, keyed by prompt id). Helpers start with `_`: a
 public function that is no hook is an error, because it is most likely a misspelt one. Module constants:
 
     NEEDS = ("old", "ref", "entropy")   what the batch must hold when advantages are taken
@@ -31,14 +32,14 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mmrl.errors import PluginError, did_you_mean
-from mmrl.plugins import resolve_module
+from mmrl.errors import ConfigError, PluginError, did_you_mean
+from mmrl.plugins import check_options, resolve_module
 
 HOOKS = (
     "sampler",
@@ -72,9 +73,8 @@ class Plugin:
 
     @property
     def name(self) -> str:
-        """Last part of the spelling; keys the state in a checkpoint, which may be resumed from another folder."""
-        target = self.spelling.partition(":")[0]
-        return Path(target).stem if target.endswith(".py") else target
+        """Keys the state in a checkpoint, which may be resumed from another folder."""
+        return plugin_name(self.spelling)
 
     def state_dict(self) -> dict[str, Any]:
         return self.holder.state_dict() if hasattr(self.holder, "state_dict") else {}
@@ -84,16 +84,30 @@ class Plugin:
             self.holder.load_state_dict(state)
 
 
-def load_plugin(spelling: str, *, relative_to: Path | None = None) -> Plugin:
+def plugin_name(spelling: str) -> str:
+    """What a plug-in is called in options and checkpoints: a file's name, else what stands before the colon.
+
+    >>> plugin_name("./mine/halve_easy.py"), plugin_name("opo")
+    ('halve_easy', 'opo')
+    """
+    target = spelling.partition(":")[0]
+    return Path(target).stem if target.endswith(".py") else target
+
+
+def load_plugin(spelling: str, *, options: Mapping[str, Any] | None = None, relative_to: Path | None = None) -> Plugin:
     """Load `name` (in mmrl/algorithms/plugins), `./file.py`, `./file.py:ClassName` or `package.module:ClassName`.
 
-    Raises PluginError for a file that is missing, has no hook, a public function that is no hook, or an unknown need.
+    options: keyword arguments of its class.
+    Raises PluginError for a file that is missing, has no hook, a public function that is no hook, or an unknown need;
+    ConfigError for an option that its class does not have, lacks, or has with another type.
     """
     module, class_name = resolve_module(spelling, kind="algorithms", relative_to=relative_to)
     factory = getattr(module, class_name or "Plugin", None)
     if class_name and not isinstance(factory, type):
         raise PluginError(f"plug-in {spelling!r}: no class {class_name!r} in {module.__file__}")
-    holder = factory() if isinstance(factory, type) else module
+    holder = _made(factory, options or {}, spelling) if isinstance(factory, type) else module
+    if options and holder is module:
+        raise ConfigError(f"plug-in {spelling!r} has no class Plugin, so it takes no options (it is given {options})")
     early = _needs(module, "NEEDS_EARLY", spelling)
     return Plugin(
         spelling=spelling,
@@ -103,6 +117,11 @@ def load_plugin(spelling: str, *, relative_to: Path | None = None) -> Plugin:
         needs_early=early,
         sequence_level=bool(getattr(module, "SEQUENCE_LEVEL", False)),
     )
+
+
+def _made(factory: type, options: Mapping[str, Any], spelling: str) -> Any:
+    check_options(factory, options, where=f"'algorithm.plugin_options' of {spelling!r}")
+    return factory(**options)
 
 
 def _hooks_of(holder: Any, module: ModuleType, spelling: str) -> dict[str, Callable[..., Any]]:

@@ -236,6 +236,9 @@ class AlgorithmSection(Section):
         default=False, description="truncated completions: no loss, still in the group's statistics"
     )
     plugins: tuple[str, ...] = Field(default=(), description="files with hooks, in order")
+    plugin_options: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="keyword arguments of plug-ins, by the plug-in's name"
+    )
 
 
 class EarlyStopSection(Section):

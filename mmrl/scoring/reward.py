@@ -12,15 +12,15 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, get_args
 
+from mmrl import plugins
 from mmrl.data.sample import GeometryKind, Sample
-from mmrl.errors import ConfigError, PluginError, did_you_mean
+from mmrl.errors import ConfigError, PluginError
 from mmrl.plugins import resolve_module
 
 Form = Literal["one", "batch", "group"]
@@ -55,7 +55,7 @@ class Reward:
     geometry: GeometryKind | None = None
     needs_media: bool = False
     bounds: Bounds = (None, None)
-    chance: float | Callable[[Sample], float] | None = None
+    chance: float | Callable[[Sample], float | None] | None = None
     known_hacks: Mapping[Hack, str] = field(default_factory=dict)
     preflight: Callable[[Mapping[str, Any], float], None] | None = None
 
@@ -138,17 +138,7 @@ def _function(module: ModuleType, name: str | None, spelling: str) -> Callable[.
 
 def check_options(reward: Reward, options: Mapping[str, Any], *, where: str) -> None:
     """ConfigError, naming `where`, for an option the reward does not have, lacks, or has with another type."""
-    parameters = dict(list(inspect.signature(reward.function).parameters.items())[2:])
-    known = [n for n, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
-    accepts_any = len(known) < len(parameters)
-    for name in options:
-        if name not in known and not accepts_any:
-            listed = ", ".join(known) or "none"
-            raise ConfigError(f"{where}: unknown option {name!r}; it has: {listed}{did_you_mean(name, known)}")
-    missing = [n for n in known if parameters[n].default is inspect.Parameter.empty and n not in options]
-    if missing:
-        raise ConfigError(f"{where}: the option {missing[0]!r} must be given")
-    _check_types(reward, options, where=where)
+    plugins.check_options(reward.function, options, where=where, skip=2)
 
 
 def check_machine(reward: Reward, options: Mapping[str, Any], *, timeout_s: float, where: str) -> None:
@@ -164,16 +154,3 @@ def check_machine(reward: Reward, options: Mapping[str, Any], *, timeout_s: floa
         reward.preflight({**defaults, **options}, timeout_s)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
-
-
-def _check_types(reward: Reward, options: Mapping[str, Any], *, where: str) -> None:
-    # Workers import this module too, and they need no validation: pydantic stays out of their start.
-    from pydantic import TypeAdapter, ValidationError
-
-    hints = typing.get_type_hints(reward.function)
-    for name, value in options.items():
-        try:
-            TypeAdapter(hints.get(name, Any)).validate_python(value, strict=True)
-        except ValidationError as error:
-            problem = error.errors()[0]["msg"]
-            raise ConfigError(f"{where}: option {name!r} is {value!r}: {problem}") from error
