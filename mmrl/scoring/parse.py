@@ -44,7 +44,7 @@ def extract_prediction(completion: str, *, answer: AnswerFormat = "auto") -> str
     if text is None:
         return None
     if answer in ("tag", "auto"):
-        tagged = _last_tag(text)
+        tagged = last_tag(text, "answer")
         if answer == "tag":
             return tagged or None
         if tagged is None and "<answer>" in text:
@@ -61,9 +61,14 @@ def _after_thought(completion: str) -> str | None:
     return None if "<think>" in rest else rest
 
 
-def _last_tag(text: str) -> str | None:
-    before, closed, _ = text.rpartition("</answer>")
-    _, opened, content = before.rpartition("<answer>")
+def last_tag(text: str, tag: str) -> str | None:
+    """The stripped content of the last closed `<tag>..</tag>`; None where there is none.
+
+    >>> last_tag("<answer>A</answer> or <answer> B </answer>", "answer")
+    'B'
+    """
+    before, closed, _ = text.rpartition(f"</{tag}>")
+    _, opened, content = before.rpartition(f"<{tag}>")
     return content.strip() if closed and opened else None
 
 
