@@ -14,23 +14,17 @@ from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError
 from mmrl.scoring.geometry import Box, Size, parse_space
 from mmrl.scoring.gold import bad_answer
+from mmrl.scoring.gold_places import gold_detections
 from mmrl.scoring.listings import Point, read_detections
 from mmrl.scoring.literals import as_numbers
-from mmrl.scoring.parse import extract_prediction, parse_geometry
 
 
 def gold_boxes(sample: Sample) -> tuple[Box, ...]:
-    """The answer's boxes, one or more, each with positive area: `[x1, y1, x2, y2]`, a list of such, `{"bbox": [..]}`.
-
-    Raises RewardError, naming the sample, for anything else.
-    """
-    answer = sample.answer
-    if isinstance(answer, str):
-        answer = parse_geometry(extract_prediction(answer) or "", kind="box")
-    found = boxes_in(answer)
-    if not found or any(x1 >= x2 or y1 >= y2 for x1, y1, x2, y2 in found):
-        raise bad_answer(sample, wanted="a box of 4 numbers, or several, each with a positive extent")
-    return found
+    """The answer's boxes, one or more, each with positive area; RewardError, naming the sample, for anything else."""
+    boxes = tuple(found.box for found in gold_detections(sample))
+    if not boxes:
+        raise bad_answer(sample, wanted="a list of one or more boxes")
+    return boxes
 
 
 def boxes_in(value: Any) -> tuple[Box, ...]:
