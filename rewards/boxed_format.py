@@ -16,6 +16,12 @@ from mmrl.scoring.parse import boxed_contents, extract_prediction, has_format
 
 BOUNDS = (0.0, 1.0)
 CHANCE = 0.0
+KNOWN_HACKS = {
+    "constant": "pays for the form alone; give it a small weight and is_format: true",
+    "echo": "pays for the form alone",
+    "options": "pays for the form alone",
+    "repeated": "pays for the form alone",
+}
 
 
 def score(

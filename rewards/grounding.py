@@ -1,16 +1,17 @@
 """Finding several things: boxes matched one to one, missed and superfluous ones counted.
 
-Formula: with TP the Hungarian pairs of IoU >= 0.5 and equal label, N predictions, M answers: (mean IoU of TP + 0.75 *
-F1 - 0.5 * P) / 1.75, not below 0, where P = 0.5 * (FP / N + FN / M). 1.75 is the most there is, so only a full match
-scores 1. No boxes where there are none score 1. `official`: not divided but cut to 1, labels not compared, nothing to
-find is 0.
+Formula: with TP the Hungarian pairs of IoU >= 0.5 and equal label, N predictions, M answers: (sum of the IoU of TP /
+max(N, M) + 0.75 * F1 - 0.5 * P) / 1.75, not below 0, where P = 0.5 * (FP / N + FN / M). 1.75 is the most there is, so
+only a full match scores 1. No boxes where there are none score 1. `official`: the mean IoU of TP, not divided by 1.75
+but cut to 1, labels not compared, nothing to find is 0.
 Bounds: 0 to 1.
 Answer: JSON, `[{"bbox_2d": [x1, y1, x2, y2], "label": "dog"}, ...]`, `[]` for nothing; labels without case; an answer
 without labels accepts any.
 Space: the model's; the framework has converted the dataset's boxes after the resize.
-Source: Vero's grounding type, after Perception-R1. Its cut hides a missed box behind a well placed one.
-Example: answer [0, 0, 10, 10] and [50, 50, 60, 60]: both 1; [0, 0, 10, 8] alone 0.671429 (official 1); [0, 0, 10, 6]
-and [80, 80, 90, 90] 0.414286 (official 0.725); neither 0.
+Source: Vero's grounding type, after Perception-R1. Its cut hides a missed box behind a well placed one, and its mean
+over TP leaves a grid of boxes over the whole picture a good part of the score.
+Example: answer [0, 0, 10, 10] and [50, 50, 60, 60]: both 1; [0, 0, 10, 8] alone 0.442857 (official 1); [0, 0, 10, 6]
+and [80, 80, 90, 90] 0.242857 (official 0.725); neither 0.
 """
 
 import numpy as np
@@ -46,7 +47,8 @@ def score(
     if labels and not official:
         scores_NM = np.where(same_label(found, gold), scores_NM, 0.0)
     pairs = hungarian_pairs(scores_NM, at_least=threshold)
-    iou = float(np.mean([scores_NM[pair] for pair in pairs])) if pairs else 0.0
+    overlaps = sum(float(scores_NM[pair]) for pair in pairs)
+    iou = overlaps / (max(1, len(pairs)) if official else max(len(found), len(gold)))
     harmonic = f1(len(pairs), predicted=len(found), gold=len(gold))
     penalty = 0.5 * (2 - len(pairs) / len(found) - len(pairs) / len(gold))
     value = (iou + _F1 * harmonic - _PENALTY * penalty) / (1.0 if official else 1 + _F1)

@@ -12,7 +12,7 @@ Example: things at [10, 10] and [50, 50], radius 5: `[[11, 10], [50, 48]]` 1, `[
 the first 0.4.
 """
 
-import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -31,26 +31,22 @@ def score(
     completion: str, sample: Sample, *, answer: AnswerFormat = "auto", radius: float | None = None
 ) -> dict[str, float]:
     """Also returns `points` and `things`, the counts. `radius`: of things given by points; must be set for them."""
-    things, hits = _things(sample, radius)
     found = parse_points(extract_prediction(completion, answer=answer) or "")
+    hits_NM = _hits(sample, found or (), radius)
+    things = hits_NM.shape[1]
     if found is None:
         return {"reward": 0.0, "points": 0.0, "things": float(things)}
-    pairs = hungarian_pairs(np.array([hits(p) for p in found], dtype=np.float64).reshape(len(found), things))
-    value = f1(len(pairs), predicted=len(found), gold=things)
+    value = f1(len(hungarian_pairs(hits_NM)), predicted=len(found), gold=things)
     return {"reward": value, "points": float(len(found)), "things": float(things)}
 
 
-def _things(sample: Sample, radius: float | None):
-    """How many things there are, and a function that says of a point which of them it hits."""
+def _hits(sample: Sample, found: Sequence[Point], radius: float | None) -> np.ndarray:
+    """Whether (N, M) a point hits a thing, as 1 and 0."""
     if isinstance(sample.answer, str) or read_points(sample.answer) is not None:
         points = gold_points(sample)
         if points and radius is None:
             raise bad_answer(sample, wanted="a list of regions, and points need the option `radius`")
-        reach = radius or 0.0
-        return len(points), lambda p: [math.dist(p, thing) <= reach for thing in points]
-    regions = gold_regions(sample)
-
-    def hits(point: Point) -> list[bool]:
-        return [region.contains(point) for region in regions]
-
-    return len(regions), hits
+        points_N2, things_M2 = np.reshape(found, (-1, 1, 2)), np.reshape(points, (1, -1, 2))
+        return (np.linalg.norm(points_N2 - things_M2, axis=2) <= (radius or 0.0)).astype(np.float64)
+    points_N2 = np.reshape(found, (-1, 2))
+    return np.stack([region.contains(points_N2) for region in gold_regions(sample)], axis=1).astype(np.float64)

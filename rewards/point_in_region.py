@@ -26,4 +26,4 @@ def score(completion: str, sample: Sample, *, answer: AnswerFormat = "auto", off
     points = parse_points(extract_prediction(completion, answer=answer) or "")
     if points is None or len(points) == 0 or (len(points) > 1 and not official):
         return 0.0
-    return float(any(region.contains(points[0]) for region in regions[: 1 if official else None]))
+    return float(any(region.contains(points[:1])[0] for region in regions[: 1 if official else None]))

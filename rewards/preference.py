@@ -5,8 +5,8 @@ Bounds: 0 or 1.
 Answer: a number, a letter or a word (`1`, `B`, `second`, `Response 2`, `response B is better`), or `tie`, `equally
 good`; two different responses, or none, score 0.
 Space: none.
-Source: EasyVideoR1's critic type (LLaVA-Critic data). Its first-match reading takes `Response 1 is worse than
-response 2` for 1; here it is no choice.
+Source: EasyVideoR1's critic type (LLaVA-Critic data). Its first-match reading takes `Response 1 is worse than response
+2` for 1; here it is no choice.
 Example: answer `Response 2`: `<answer>B</answer>` 1, `The second one.` 1, `Response 1` 0, `Response 1 or 2` 0.
 """
 
@@ -19,7 +19,8 @@ from mmrl.scoring.parse import AnswerFormat, extract_prediction
 BOUNDS = (0.0, 1.0)
 
 _ORDINALS = ("first", "second", "third", "fourth")
-_TIE = re.compile(r"\b(?:tie|tied|draw|equal|equally)\b")
+_BOTH = r"(?:(?:both|the two|two|the)?\s*(?:responses|answers|options)?(?:\s*(?:1 and 2|a and b))?\s*are\s+)?"
+_TIE = re.compile(rf"(?:it(?:'s| is)\s+)?(?:an?\s+)?(?:tie|draw|0)|{_BOTH}(?:tied|equal|equally \w+)")
 _NAMED = re.compile(r"\b(?:response|answer|option|candidate)s?\s*#?\(?([a-h]|\d)\b|\b(first|second|third|fourth)\b")
 _MORE = re.compile(r"\b(?:or|and)\s+#?\(?([a-h]|\d)\b")
 
@@ -37,10 +38,10 @@ def _choice(text: str) -> int | None:
     clean = re.sub(r"[*_`$\"]", "", text).strip(" .:()[]\n").casefold()
     if re.fullmatch(r"[a-h]|\d", clean):
         return _number(clean)
+    if _TIE.fullmatch(clean):
+        return 0
     named = {_number(a or b) for a, b in _NAMED.findall(clean)}
     named |= {_number(other) for other in _MORE.findall(clean)}
-    if _TIE.search(clean):
-        return 0 if len(named) != 1 else None
     return named.pop() if len(named) == 1 else None
 
 

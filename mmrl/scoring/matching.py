@@ -77,15 +77,15 @@ def greedy_pairs(scores_NM: np.ndarray, *, at_least: float = 0.0) -> Pairs:
     >>> greedy_pairs(np.array([[0.9, 0.8], [0.85, 0.1]]), at_least=0.5)
     [(0, 0)]
     """
-    free_M = np.ones(scores_NM.shape[1], dtype=bool)
-    pairs: Pairs = []
-    for i in np.flatnonzero((scores_NM >= at_least - _ROUNDING).any(axis=1)):
-        row_M = np.where(free_M, scores_NM[i], 0.0)
-        j = int(row_M.argmax())
-        if row_M[j] > 0 and row_M[j] >= at_least - _ROUNDING:
-            free_M[j] = False
-            pairs.append((int(i), j))
-    return pairs
+    rows, columns = np.nonzero((scores_NM >= at_least - _ROUNDING) & (scores_NM > 0))
+    by_row_best_first = np.lexsort((-scores_NM[rows, columns], rows))
+    pairs: dict[int, int] = {}
+    taken: set[int] = set()
+    for i, j in zip(rows[by_row_best_first].tolist(), columns[by_row_best_first].tolist(), strict=True):
+        if i not in pairs and j not in taken:
+            pairs[i] = j
+            taken.add(j)
+    return list(pairs.items())
 
 
 def f1(matched: int, *, predicted: int, gold: int) -> float:

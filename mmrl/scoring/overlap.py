@@ -1,11 +1,15 @@
-"""Overlap of boxes beyond IoU, of sets of spans, and of points with regions. Pure; boxes are xyxy, areas continuous."""
+"""Overlap of boxes beyond IoU, of sets of spans, and of points with regions. Pure; boxes are xyxy, areas continuous.
+
+Shape letters: N points.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
+
+import numpy as np
 
 from mmrl.scoring.geometry import Box, box_iou
 from mmrl.scoring.listings import Point, Span, read_detections, read_points
@@ -76,30 +80,31 @@ class Region:
     mask_size: tuple[int, int] = (0, 0)
     extent: tuple[float, float] = (0.0, 0.0)
 
-    def contains(self, point: Sequence[float]) -> bool:
-        """Whether the point lies inside; edges of a box belong to it."""
+    def contains(self, points: Sequence[Point] | np.ndarray) -> np.ndarray:
+        """Which (N) of the points lie inside; edges of a box belong to it."""
+        points_N2 = np.asarray(points, dtype=np.float64).reshape(-1, 2)
+        x_N, y_N = points_N2[:, 0], points_N2[:, 1]
         if self.box is not None:
             x1, y1, x2, y2 = self.box
-            return x1 <= point[0] <= x2 and y1 <= point[1] <= y2
-        return self._in_polygon(point) if self.corners else self._in_mask(point)
+            return (x1 <= x_N) & (x_N <= x2) & (y1 <= y_N) & (y_N <= y2)
+        return self._in_polygon(x_N, y_N) if self.corners else self._in_mask(x_N, y_N)
 
-    def _in_polygon(self, point: Sequence[float]) -> bool:
-        """By the even-odd rule: how many edges lie to the right of the point."""
-        x, y = point
-        inside = False
+    def _in_polygon(self, x_N: np.ndarray, y_N: np.ndarray) -> np.ndarray:
+        """By the even-odd rule: how many edges lie to the right of a point."""
+        inside_N = np.zeros(len(x_N), dtype=bool)
         for (x1, y1), (x2, y2) in zip(self.corners, (*self.corners[1:], self.corners[0]), strict=True):
-            if (y1 > y) != (y2 > y) and x < x1 + (y - y1) * (x2 - x1) / (y2 - y1):
-                inside = not inside
-        return inside
+            if y1 != y2:
+                crosses_N = (y1 > y_N) != (y2 > y_N)
+                inside_N ^= crosses_N & (x_N < x1 + (y_N - y1) * (x2 - x1) / (y2 - y1))
+        return inside_N
 
-    def _in_mask(self, point: Sequence[float]) -> bool:
+    def _in_mask(self, x_N: np.ndarray, y_N: np.ndarray) -> np.ndarray:
         (width, height), (extent_x, extent_y) = self.mask_size, self.extent
-        column, row = int(point[0] * width // extent_x), int(point[1] * height // extent_y)
-        if not (0 <= column < width and 0 <= row < height):
-            return False
-        cell = column * height + row
+        columns_N, rows_N = np.floor(x_N * width / extent_x), np.floor(y_N * height / extent_y)
+        on_grid_N = (columns_N >= 0) & (columns_N < width) & (rows_N >= 0) & (rows_N < height)
+        runs_before_N = np.searchsorted(np.cumsum(self.runs), columns_N * height + rows_N, side="right")
         # Runs alternate between outside and inside, and begin outside.
-        return next(i for i, end in enumerate(accumulate(self.runs)) if cell < end) % 2 == 1
+        return on_grid_N & (runs_before_N % 2 == 1)
 
 
 def read_region(value: Any) -> Region | None:

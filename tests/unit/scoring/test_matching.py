@@ -74,28 +74,31 @@ def test_the_overlap_of_sets_of_spans_counts_every_second_once(a, b):
     assert all(x[1] < y[0] for x, y in itertools.pairwise(merge_spans(a)))
 
 
-def test_a_point_in_a_box_a_polygon_or_a_mask():
-    box = read_region([10, 10, 20, 30])
-    assert box is not None and box.contains((10, 30)) and not box.contains((9.9, 30))
-    triangle = read_region({"polygon": [[0, 0], [10, 0], [0, 10]]})
-    assert triangle is not None and triangle.contains((2, 2)) and not triangle.contains((6, 6))
+def inside(value, points) -> list[bool]:
+    region = read_region(value)
+    assert region is not None
+    return region.contains(points).tolist()
+
+
+def test_points_in_a_box_a_polygon_or_a_mask():
+    assert inside([10, 10, 20, 30], [(10, 30), (9.9, 30)]) == [True, False]
+    assert inside({"polygon": [[0, 0], [10, 0], [0, 10]]}, [(2, 2), (6, 6), (-1, 0)]) == [True, False, False]
     # 3 wide, 2 high, by columns: cells (0, 1) and (1, 0) are inside; the grid covers 300 x 200
-    mask = read_region({"size": [2, 3], "counts": [1, 2, 3], "extent": [300, 200]})
-    inside = [(x, y) for x in (50, 150, 250) for y in (50, 150) if mask is not None and mask.contains((x, y))]
-    assert inside == [(50, 150), (150, 50)]
-    assert mask is not None and not mask.contains((300, 50)) and not mask.contains((-1, 50))
+    mask = {"size": [2, 3], "counts": [1, 2, 3], "extent": [300, 200]}
+    assert inside(mask, [(50, 50), (50, 150), (150, 50), (150, 150)]) == [False, True, True, False]
+    assert inside(mask, [(300, 50), (-1, 50), (50, 200)]) == [False, False, False]
 
 
 @given(cells=st.lists(st.booleans(), min_size=12, max_size=12))
 def test_a_mask_holds_exactly_its_cells(cells):
-    runs, inside = [0], False
+    runs, now = [0], False
     for cell in cells:
-        if cell != inside:
+        if cell != now:
             runs.append(0)
-            inside = cell
+            now = cell
         runs[-1] += 1
     region = Region(runs=tuple(runs), mask_size=(3, 4), extent=(3.0, 4.0))
-    assert [region.contains((x + 0.5, y + 0.5)) for x in range(3) for y in range(4)] == cells
+    assert region.contains([(x + 0.5, y + 0.5) for x in range(3) for y in range(4)]).tolist() == cells
 
 
 @pytest.mark.parametrize(
