@@ -158,6 +158,8 @@ def serve_rollouts(
     epilog=_example(
         "mmrl score completions.jsonl --config my.yaml --out scored.jsonl",
         "mmrl score --selftest all",
+        "mmrl score --fuzz ./my_reward.py --seconds 60",
+        "mmrl score --hack-report my.yaml --strict",
     )
 )
 def score(
@@ -166,21 +168,25 @@ def score(
     ] = None,
     config: Annotated[Path | None, typer.Option(help="Take the rewards from this run's YAML.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the scored rows; default: standard output.")] = None,
-    selftest: Annotated[
-        str | None, typer.Option(metavar="NAME|all", help="Run a reward's golden cases instead.")
+    selftest: Annotated[str | None, typer.Option(metavar="NAME|all", help="Run a reward's golden cases.")] = None,
+    fuzz: Annotated[
+        str | None, typer.Option(metavar="NAME|all", help="Score malformed, deep and huge completions.")
     ] = None,
+    seconds: Annotated[float, typer.Option(min=0.0, help="--fuzz: time for each reward.")] = 10.0,
+    seed: Annotated[int, typer.Option(min=0, help="--fuzz: of the first completion.")] = 0,
+    hack_report: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATASET|fixtures", help="Score answers given without looking on JSONL rows, or on a YAML's data."
+        ),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="--hack-report: exit code 1 for a finding.")] = False,
 ) -> None:
     """Run the rewards on stored completions, or test the rewards themselves."""
-    if (file is None) == (selftest is None):
-        raise typer.BadParameter("give a FILE of completions, or --selftest")
-    if selftest is not None:
-        from mmrl.scoring.selftest import selftest_command
+    from mmrl.commands.score import ScoreRequest, score_command
 
-        raise typer.Exit(selftest_command(selftest))
-    from mmrl import api
-
-    assert file is not None
-    raise typer.Exit(api.score(file, config=config, out=out))
+    request = ScoreRequest(file, selftest=selftest, fuzz=fuzz, hack_report=hack_report)
+    raise typer.Exit(score_command(request, config=config, out=out, seconds=seconds, seed=seed, strict=strict))
 
 
 @app.command(

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+_MOST_LISTED = 20
 _TYPE_WORDS = {
     (int, float): "a number",
     str: "text",
@@ -123,6 +124,17 @@ def nearest(written: str, known: Iterable[str]) -> str | None:
     'choice'
     """
     return next(iter(difflib.get_close_matches(written, list(known), n=1)), None)
+
+
+def known_names(known: Collection[str], *, listed_by: str) -> str:
+    """The known names for a message; of more than 20, the command that lists them.
+
+    >>> known_names(["a", "b"], listed_by="mmrl list rewards")
+    'a, b'
+    >>> known_names([str(n) for n in range(21)], listed_by="mmrl list rewards")
+    'those that `mmrl list rewards` prints'
+    """
+    return (", ".join(known) or "none") if len(known) <= _MOST_LISTED else f"those that `{listed_by}` prints"
 
 
 def did_you_mean(written: str, known: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mmrl.errors import ConfigError, PluginError, did_you_mean
+from mmrl.errors import ConfigError, PluginError, did_you_mean, known_names
 
 PACKAGE_DIR = Path(__file__).resolve().parent
 
@@ -91,8 +91,8 @@ def find_plugin(spelling: str, *, kind: str, relative_to: Path | None = None, wr
     path = shipped_dir(kind) / f"{target}.py"
     if not path.is_file():
         known = shipped_names(kind)
-        hint = did_you_mean(target, known)
-        raise PluginError(f"unknown plug-in {spelling!r} in {kind}/; known: {', '.join(known) or 'none'}{hint}")
+        names = known_names(known, listed_by=f"mmrl list {'methods' if kind == 'algorithms' else kind}")
+        raise PluginError(f"unknown plug-in {spelling!r} in {kind}/; known: {names}{did_you_mean(target, known)}")
     return path
 
 

@@ -29,6 +29,12 @@ def score(completion: str, sample: Sample, *, answer: AnswerFormat = "auto", opt
     return float(parse_choice(prediction, letters=letters, options=options) == gold)
 
 
+def chance(sample: Sample) -> float | None:
+    """One in as many as the row has options; not stated where it does not say."""
+    options = _options(sample, "options")
+    return 1 / len(options) if options else None
+
+
 def _options(sample: Sample, column: str) -> Sequence[str]:
     value = sample.columns.get(column)
     if isinstance(value, dict):

@@ -13,6 +13,12 @@ from mmrl.scoring.parse import FormatStyle, has_format
 
 BOUNDS = (0.0, 1.0)
 CHANCE = 0.0
+KNOWN_HACKS = {
+    "constant": "pays for the form alone; give it a small weight and is_format: true",
+    "echo": "pays for the form alone",
+    "options": "pays for the form alone",
+    "repeated": "pays for the form alone",
+}
 
 
 def score(

@@ -1,6 +1,6 @@
-"""Write the table of rewards/README.md from the reward files: `python tools/write_reward_table.py`.
+"""Write the tables of rewards/README.md and docs/rewards.md: `python tools/write_reward_table.py`.
 
-A test keeps the two equal.
+They come from the reward files; a test keeps them equal.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import needs_mmrl  # noqa: F401
 from mmrl.plugins import shipped_names
 from mmrl.scoring.reward import Reward, resolve_reward
 
-TARGET = Path(__file__).resolve().parent.parent / "rewards" / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
 HEAD = ("reward", "what it scores", "bounds", "chance", "place", "options")
-RULE = "|" + "---|" * len(HEAD)
+HACKS_HEAD = ("reward", "trick", "why it may score above chance")
 
 
 def row(name: str) -> str:
@@ -51,18 +51,33 @@ def _chance(reward: Reward) -> str:
     return "by row" if callable(reward.chance) else f"{reward.chance:g}"
 
 
-def table() -> str:
-    return "\n".join([_line(*HEAD), RULE, *(row(name) for name in shipped_names("rewards"))])
+def rewards_table() -> list[str]:
+    """Every shipped reward."""
+    return _table(HEAD, [row(name) for name in shipped_names("rewards")])
 
 
-def with_table(text: str) -> str:
-    """The page with its table replaced: the lines from the head down to the last row."""
+def hacks_table() -> list[str]:
+    """Every trick that some shipped reward's `KNOWN_HACKS` lists."""
+    known = ((name, *entry) for name in shipped_names("rewards") for entry in resolve_reward(name).known_hacks.items())
+    return _table(HACKS_HEAD, [_line(f"`{name}`", trick, reason) for name, trick, reason in known])
+
+
+def _table(head: tuple[str, ...], rows: list[str]) -> list[str]:
+    return [_line(*head), "|" + "---|" * len(head), *rows]
+
+
+def with_table(text: str, table: list[str]) -> str:
+    """The page with its table of that head replaced, from the head down to the last row."""
     lines = text.splitlines()
-    start = lines.index(_line(*HEAD))
-    end = next(i for i in range(start, len(lines)) if not lines[i].startswith("|"))
-    return "\n".join([*lines[:start], table(), *lines[end:]]) + "\n"
+    start = lines.index(table[0])
+    end = next((i for i in range(start, len(lines)) if not lines[i].startswith("|")), len(lines))
+    return "\n".join([*lines[:start], *table, *lines[end:]]) + "\n"
+
+
+TARGETS = {ROOT / "rewards" / "README.md": rewards_table, ROOT / "docs" / "rewards.md": hacks_table}
 
 
 if __name__ == "__main__":
-    TARGET.write_text(with_table(TARGET.read_text(encoding="utf-8")), encoding="utf-8")
-    print(TARGET)
+    for page, make in TARGETS.items():
+        page.write_text(with_table(page.read_text(encoding="utf-8"), make()), encoding="utf-8")
+        print(page)

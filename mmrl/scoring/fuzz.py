@@ -8,13 +8,11 @@ Trial n of seed s is trial 0 of seed s + n, so `--seed N --seconds 0` runs a sin
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from mmrl.errors import one_line
@@ -54,9 +52,9 @@ def make_trial(reward: Reward, cases: Sequence[Case], *, seed: int) -> Trial:
     rng = random.Random(f"{reward.file.stem}/{seed}")
     case = rng.choice(cases)
     texts = [*case.completions, *(_as_text(c.sample.answer) for c in (case, rng.choice(cases)))]
-    kinds = itertools.islice(itertools.cycle(KINDS), seed % len(KINDS), None)
-    count = 1 if reward.form == "one" else rng.randint(1, 4)
-    return Trial(seed, case, tuple(fuzz_text(texts, rng, kind=kind) for kind, _ in zip(kinds, range(count))))
+    kinds, count = tuple(KINDS), 1 if reward.form == "one" else rng.randint(1, 4)
+    chosen = [kinds[(seed + n) % len(kinds)] for n in range(count)]
+    return Trial(seed, case, tuple(fuzz_text(texts, rng, kind=kind) for kind in chosen))
 
 
 def _as_text(answer: Any) -> str:
@@ -109,7 +107,8 @@ def fuzz_command(name: str, *, seconds: float, seed: int) -> int:
         results = [fuzz(spelling, pool, seconds=seconds, seed=seed) for spelling in names]
     print(table(results))
     for result in results:
-        print("\n".join(result.violations[:_SHOWN])) if result.violations else None
+        for violation in result.violations[:_SHOWN]:
+            print(violation)
         if len(result.violations) > _SHOWN:
             print(f"{result.reward}: {len(result.violations) - _SHOWN} more")
     return FOUND if any(result.violations for result in results) else 0

@@ -21,7 +21,7 @@ from typing import Any
 from mmrl.config.schema import RewardsSection
 from mmrl.data.rows import parse_row
 from mmrl.data.sample import Sample
-from mmrl.errors import DataError, RewardError, did_you_mean
+from mmrl.errors import DataError, RewardError, did_you_mean, known_names
 from mmrl.plugins import shipped_names
 from mmrl.scoring.router import Router
 from mmrl.scoring.scores import Scores
@@ -65,7 +65,7 @@ def score_file(path: Path, *, config: Path | None = None, out: Path | None = Non
     is no row, RewardError for a task without reward, and what loading the config raises.
     """
     rows = list(_read(Path(path)))
-    section = _section(config, rows) if config is not None else _shipped_section(rows)
+    section = section_of([row.sample for row in rows], config=config)
     with Router(section) as router:
         router.validate({row.sample.task for row in rows})
         groups = _groups(rows)
@@ -90,7 +90,12 @@ def _line_number(scored: tuple[Row, Result]) -> int:
     return scored[0].number
 
 
-def _read(path: Path) -> Iterator[Row]:
+def read_samples(path: Path) -> Iterator[Sample]:
+    """The samples of a file whose rows need no completion. Raises DataError, naming file and line, for a bad row."""
+    yield from (row.sample for row in _read(path, needed=("answer", "task")))
+
+
+def _read(path: Path, *, needed: Sequence[str] = _OWN) -> Iterator[Row]:
     try:
         lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
     except OSError as error:
@@ -99,16 +104,15 @@ def _read(path: Path) -> Iterator[Row]:
         raise DataError(f"{path}: no rows")
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield _row(line, where=f"{path}:{number}", number=number)
+            yield _row(parse_row(line, f"{path}:{number}"), where=f"{path}:{number}", number=number, needed=needed)
 
 
-def _row(line: bytes, *, where: str, number: int) -> Row:
-    columns = parse_row(line, where)
-    missing = [name for name in _OWN if name not in columns]
+def _row(columns: dict[str, Any], *, where: str, number: int, needed: Sequence[str]) -> Row:
+    missing = [name for name in needed if name not in columns]
     if missing:
         raise DataError(f"{where}: no column {missing[0]!r}; the row has {', '.join(columns)}")
     for name in ("completion", "task"):
-        if not isinstance(columns[name], str):
+        if name in needed and not isinstance(columns[name], str):
             raise DataError(f"{where}: {name!r} must be text, not {type(columns[name]).__name__}")
     rest = {name: value for name, value in columns.items() if name not in (*_OWN, *_ADDED)}
     sample_id = str(columns.get("id", f"line-{number}"))
@@ -116,31 +120,36 @@ def _row(line: bytes, *, where: str, number: int) -> Row:
     return Row(number, columns, sample)
 
 
-def _section(config: Path, rows: Sequence[Row]) -> RewardsSection:
-    """The rewards of a configuration. RewardError names the first row whose task has none."""
+def section_of(samples: Sequence[Sample], *, config: Path | None) -> RewardsSection:
+    """The rewards of a configuration, or for each task the shipped reward of its name.
+
+    Raises RewardError, naming the first row whose task has none.
+    """
+    if config is None:
+        return _shipped_section(samples)
     from mmrl.config.load import load_config
 
     section = load_config(config).rewards
-    for row in rows:
-        if row.sample.task not in section.tasks:
+    for sample in samples:
+        if sample.task not in section.tasks:
             known = ", ".join(section.tasks) or "none"
-            hint = did_you_mean(row.sample.task, section.tasks)
+            hint = did_you_mean(sample.task, section.tasks)
             raise RewardError(
-                f"{row.sample.where}: the task {row.sample.task!r} has no reward in {config}; known: {known}{hint}"
+                f"{sample.where}: the task {sample.task!r} has no reward in {config}; known: {known}{hint}"
             )
     return section
 
 
-def _shipped_section(rows: Sequence[Row]) -> RewardsSection:
-    """Each task scored by the shipped reward of its name."""
+def _shipped_section(samples: Sequence[Sample]) -> RewardsSection:
     known = shipped_names("rewards")
-    for row in rows:
-        if row.sample.task not in known:
+    for sample in samples:
+        if sample.task not in known:
             raise RewardError(
-                f"{row.sample.where}: no shipped reward is named like the task {row.sample.task!r}; "
-                f"give --config, or one of: {', '.join(known)}{did_you_mean(row.sample.task, known)}"
+                f"{sample.where}: no shipped reward is named like the task {sample.task!r}; "
+                f"give --config, or one of: {known_names(known, listed_by='mmrl list rewards')}"
+                f"{did_you_mean(sample.task, known)}"
             )
-    tasks = sorted({row.sample.task for row in rows})
+    tasks = sorted({sample.task for sample in samples})
     return RewardsSection.model_validate({"tasks": {task: [{"reward": task}] for task in tasks}})
 
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from mmrl.errors import PluginError
+from mmrl.errors import PluginError, known_names
 from mmrl.plugins import find_plugin, load_module, resolve_function, shipped_dir, shipped_names
 
 
@@ -41,8 +41,9 @@ def test_what_is_not_there_is_named(spelling, message, tmp_path):
 def test_the_nearest_name_is_suggested(spelling, kind, hint):
     with pytest.raises(PluginError) as caught:
         find_plugin(spelling, kind=kind)
-    message = f"unknown plug-in {spelling!r} in {kind}/; known: {', '.join(shipped_names(kind))}"
-    assert str(caught.value) == message + hint
+    command = {"rewards": "mmrl list rewards", "algorithms": "mmrl list methods"}[kind]
+    known = known_names(shipped_names(kind), listed_by=command)
+    assert str(caught.value) == f"unknown plug-in {spelling!r} in {kind}/; known: {known}{hint}"
 
 
 def test_a_file_may_hold_a_dataclass_and_is_loaded_once(tmp_path):

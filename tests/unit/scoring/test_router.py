@@ -41,6 +41,17 @@ def test_task_scores_are_normalised_by_the_weights():
     assert scores.rewards == ((3.0,),) and scores.task_scores == ((0.75,),)
 
 
+def test_behind_a_closed_gate_the_other_parts_count_nothing():
+    parts = [{"reward": "choice", "weight": 0.8}, {"reward": "format", "weight": 0.2, "is_format": True, "gate": True}]
+    right, wrong = "<think>x</think><answer>B</answer>", "<think>x</think><answer>A</answer>"
+    scores = router({"quiz": parts}).score([(answered("B", task="quiz"), [right, wrong, "B"])])
+    assert scores.rewards == (pytest.approx((1.0, 0.2, 0.0)),)
+    assert scores.task_scores == ((1.0, 0.0, 0.0),)
+    assert scores.breakdown_of(0, 2) == {"choice": 0.0, "format": 0.0}
+    unusable = router({"quiz": parts}).score([(answered({}, task="quiz"), ["B"])])
+    assert math.isnan(unusable.rewards[0][0])
+
+
 def test_tasks_are_mixed_in_one_batch_and_keep_their_order():
     groups = [
         (answered("B", task="quiz", sample_id="q1"), ["B", "A"]),
@@ -145,7 +156,7 @@ def test_valid_sections_pass():
 @pytest.mark.parametrize(
     ("parts", "error", "message"),
     [
-        ([{"reward": "chioce"}], PluginError, "unknown plug-in 'chioce'.*known: box_iou, choice"),
+        ([{"reward": "chioce"}], PluginError, "unknown plug-in 'chioce'.*did you mean 'choice'"),
         (
             [{"reward": "box_iou", "options": {"treshold": 0.5}}],
             ConfigError,

@@ -104,7 +104,7 @@ def test_a_bad_line_is_named(tmp_path, line, message):
 
 def test_a_task_without_reward_is_named_with_the_known_ones(tmp_path):
     path = write(tmp_path / "in.jsonl", [{"completion": "x", "answer": "B", "task": "quiz"}])
-    with pytest.raises(RewardError, match=r"in\.jsonl:1 .*task 'quiz'; give --config, or one of: box_iou, choice"):
+    with pytest.raises(RewardError, match=r"in\.jsonl:1 .*task 'quiz'; give --config, or one of: those that `mmrl list rewards`"):
         score_file(path)
 
 

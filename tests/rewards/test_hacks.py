@@ -1,0 +1,23 @@
+"""No shipped reward pays for answers given without looking, except what its KNOWN_HACKS gives a reason for."""
+
+import pytest
+
+from mmrl.plugins import shipped_names
+from mmrl.scoring.hack_data import fixture_targets
+from mmrl.scoring.hack_report import TIME_LIMIT_S, hack_result, lines
+from mmrl.scoring.pool import RewardPool
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with RewardPool(1, timeout_s=TIME_LIMIT_S) as started:
+        yield started
+
+
+@pytest.mark.parametrize("name", shipped_names("rewards"))
+def test_no_trick_scores_above_chance(name, pool):
+    (target,) = fixture_targets(name)
+    result = hack_result(target, pool)
+    assert not result.findings, "\n".join(lines([result]))
+    unused = set(result.known) - set(result.above)
+    assert unused <= {"echo"}, f"KNOWN_HACKS lists tricks that do not score above chance: {unused}"
