@@ -173,6 +173,7 @@ class RewardPart(Section):
     name: str | None = Field(default=None, description="name in metrics; null: the reward's")
     weight: float = Field(default=1.0, description="factor in the sum of the task's parts")
     is_format: bool = Field(default=False, description="counts for training, not for the held-out task score")
+    gate: bool = Field(default=False, description="where this part is 0, the task's other parts count 0")
     options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the reward")
 
 

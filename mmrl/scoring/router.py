@@ -135,6 +135,10 @@ class Router:
             raise ConfigError(f"rewards.tasks.{task}: one answer cannot be two kinds of place: {named}")
         return next(iter(kinds), None)
 
+    def parts(self, task: str) -> tuple[Part, ...]:
+        """The parts of a task's reward; RewardError for an unknown task."""
+        return self._parts_of(task, where="")
+
     def score(self, groups: Sequence[tuple[Sample, Sequence[str]]]) -> Scores:
         """Score every completion of every group. What a reward fails to score is NaN and an event, never 0.
 
@@ -231,6 +235,7 @@ class _Table:
         shape = (len(self.samples), len(names))
         self.values_NK, self.weights_NK = np.zeros(shape), np.zeros(shape)
         self.applies_NK, self.is_format_NK = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+        self.is_gate_NK = np.zeros(shape, dtype=bool)
         self.extras: list[dict[str, float]] = [{} for _ in self.samples]
         self.events: Counter[str] = Counter()
         self.messages: dict[str, str] = {}
@@ -239,6 +244,7 @@ class _Table:
         place = row, part.column
         self.values_NK[place], self.weights_NK[place] = outcome.value, part.spec.weight
         self.applies_NK[place], self.is_format_NK[place] = True, part.spec.is_format
+        self.is_gate_NK[place] = part.spec.gate
         self.extras[row].update({f"{part.name}.{key}": value for key, value in outcome.extra.items()})
         if outcome.event:
             key = f"{part.name}/{outcome.event}"
@@ -250,6 +256,10 @@ class _Table:
                 self.messages[key] = one_line(f"{sample.where}: {fact}")
 
     def finish(self) -> Scores:
+        """The scores; behind a gate of 0 the other parts of the row are 0, unless they are unscored."""
+        closed_N1 = (self.is_gate_NK & (self.values_NK == 0)).any(axis=1, keepdims=True)
+        behind_NK = closed_N1 & ~self.is_gate_NK & ~np.isnan(self.values_NK)
+        self.values_NK[behind_NK] = 0.0
         return Scores(
             names=self.names,
             values_NK=self.values_NK,

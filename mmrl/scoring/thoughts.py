@@ -34,6 +34,16 @@ def thought(completion: str) -> str:
     return before.partition("<think>")[2] or before
 
 
+def is_explained(completion: str) -> bool:
+    """Whether some text stands between the last `</think>` and the `<answer>` after it.
+
+    >>> is_explained("<think>a</think>So 3.<answer>3</answer>"), is_explained("<think>a</think> <answer>3</answer>")
+    (True, False)
+    """
+    between, answered, _ = completion.rpartition("</think>")[2].partition("<answer>")
+    return "</think>" in completion and bool(answered) and bool(between.strip())
+
+
 def told_times(text: str) -> tuple[float, ...]:
     """The moments in `<t>..</t>`, in order.
 

@@ -68,6 +68,8 @@ def boxed(text: str, boxes: int = 1) -> str:
         ("string_match", "red", boxed("Red"), 1.0),
         ("string_match", "red", tag("red"), 0.9),
         ("string_match", "red", boxed("red", 2), 0.9),
+        ("string_match", "red", r"\boxed{red}", 0.0),
+        ("multiple_choice", "B", r"<answer>\boxed{B}</answer>", 0.0),
         ("number_list", "1,2,3,4,5,6,7,8,9", boxed("2,1,3,4,5,6,7,8,9"), 0.324444),
         ("web_action", {"ACTION": "CLICK", "MARK": 3, "VALUE": None}, boxed('{"ACTION": "CLICK", "MARK": 4}'), 0.6),
         ("numeric", 100, boxed("100.9"), 1.0),
