@@ -29,7 +29,7 @@ def open_engine(config: RunConfig, policy: Any, processor: FamilyProcessor) -> E
     return VllmEngine(processor, core_options(config, processor.folder))
 
 
-def core_options(config: RunConfig, folder: Path) -> CoreOptions:
+def core_options(config: RunConfig, folder: Path, *, weight_transfer: str | None = None) -> CoreOptions:
     """How vLLM is started for a run, in the trainer's process or in a server's."""
     from mmrl.rollout.vllm_private import CoreOptions
 
@@ -42,13 +42,13 @@ def core_options(config: RunConfig, folder: Path) -> CoreOptions:
         cpu_kv_cache_gb=section.cpu_kv_cache_gb,
         enforce_eager=section.enforce_eager,
         trust_remote_code=config.model.trust_remote_code,
+        weight_transfer=weight_transfer,
     )
 
 
 def _open_client(config: RunConfig, processor: FamilyProcessor) -> Engine:
     from mmrl.rollout.server.client import ClientOptions, Processes, ServerEngine
     from mmrl.rollout.server.http import Patience, ServerHttp
-    from mmrl.rollout.server.model_facts import model_facts
     from mmrl.rollout.server.token import read_token
     from mmrl.rollout.weight_names import expected_weights
     from mmrl.training import distributed
@@ -60,6 +60,7 @@ def _open_client(config: RunConfig, processor: FamilyProcessor) -> Engine:
         urls=section.urls,
         health_interval_s=section.health_interval_s,
         start_timeout_s=section.start_timeout_s,
+        timeout_s=section.timeout_s,
         retries=section.retries,
         weights=section.weights,
     )
@@ -70,8 +71,14 @@ def _open_client(config: RunConfig, processor: FamilyProcessor) -> Engine:
         together=distributed.together,
         shared=lambda value: distributed.gather_objects(value)[0],
     )
-    facts = model_facts(processor, expected, dtype=model.dtype)
-    return ServerEngine(processor, ServerHttp(token, patience), options, model=facts, processes=processes)
+    return ServerEngine(
+        processor,
+        ServerHttp(token, patience),
+        options,
+        expected=expected,
+        dtype=model.dtype,
+        processes=processes,
+    )
 
 
 def _needed_length(config: RunConfig, folder: Path) -> int:

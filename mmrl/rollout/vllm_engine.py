@@ -15,7 +15,7 @@ from mmrl.errors import EngineError
 from mmrl.models.families import FamilyProcessor
 from mmrl.rollout.types import Group, Request
 from mmrl.rollout.vllm_decode import Decoding, Refused
-from mmrl.rollout.vllm_private import CoreOptions, VllmCore
+from mmrl.rollout.vllm_private import CoreOptions, TransferStep, VllmCore
 from mmrl.rollout.weight_names import WeightCheck, expected_weights
 
 
@@ -103,6 +103,25 @@ class VllmEngine:
         self._state = "awake"
         self._decoding.policy_version = policy_version
 
+    def transfer_weights(self, steps: Iterable[TransferStep], policy_version: int) -> None:
+        """As `sync_weights`, by the steps of vLLM's weight transfer; the trainer's end of it drives them."""
+        if self._state != "without weights":
+            self._check_state("take weights")
+        self._state = "without weights"
+        check = WeightCheck(self.expected)
+        is_finished = False
+        for step in steps:
+            for _ in check.passing(_announced(step)):
+                pass
+            self._guarded(lambda step=step: self._core.transfer(step))
+            is_finished = step.call == "finish_weight_update"
+        if not is_finished:
+            raise EngineError("the weight transfer was not finished")
+        check.finish()
+        self._guarded(self._core.reset_caches)
+        self._state = "awake"
+        self._decoding.policy_version = policy_version
+
     @property
     def has_weights(self) -> bool:
         """Whether the weights of a trainer are in it; not so after a sleep."""
@@ -169,3 +188,10 @@ class VllmEngine:
             self._generating = False
             if self._state == "awake":
                 self._guarded(self._decoding.clear)
+
+
+def _announced(step: TransferStep) -> Iterator[tuple[str, torch.Tensor]]:
+    """Names and shapes of the tensors that a step of a weight transfer brings, without the tensors."""
+    info = step.arguments.get("update_info", {})
+    for name, shape in zip(info.get("names", ()), info.get("shapes", ()), strict=True):
+        yield name, torch.empty(shape, device="meta")

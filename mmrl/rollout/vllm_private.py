@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -57,16 +57,23 @@ PRIVATE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner.reload_weights", ("weights_iterator",)),
     ("vllm.v1.sample.logits_processor", "LogitsProcessor.apply", ("logits",)),
     ("vllm.model_executor.models.interfaces", "SupportsMRoPE.get_mrope_input_positions", ("mm_features",)),
+    ("vllm.v1.worker.gpu_worker", "Worker.init_weight_transfer_engine", ("init_info",)),
+    ("vllm.v1.worker.gpu_worker", "Worker.start_weight_update", ()),
+    ("vllm.v1.worker.gpu_worker", "Worker.update_weights", ("update_info",)),
+    ("vllm.v1.worker.gpu_worker", "Worker.finish_weight_update", ()),
+    ("vllm.distributed.weight_transfer.factory", "WeightTransferTrainerFactory.trainer_init", ("client", "source")),
     ("vllm.logprobs", "FlatLogprobs", ("start_indices", "end_indices", "token_ids", "logprobs", "ranks")),
 )
 MAX_ALTERNATIVES = 64
+TransferCall = Literal["init_weight_transfer_engine", "start_weight_update", "update_weights", "finish_weight_update"]
 
 
 @dataclass(frozen=True, slots=True)
 class CoreOptions:
     """How vLLM is started. What is not explained here is described at `rollout.vllm` of the configuration.
 
-    dtype: `float32` or `bfloat16`. max_model_len: tokens of the longest prompt with its completion.
+    dtype: `float32` or `bfloat16`. max_model_len: tokens of the longest prompt with its completion. weight_transfer:
+    the backend of vLLM's own weight transfer; None: weights come by `load_weights` only.
     """
 
     dtype: str
@@ -76,6 +83,15 @@ class CoreOptions:
     cpu_kv_cache_gb: int = 1
     enforce_eager: bool = False
     trust_remote_code: bool = False
+    weight_transfer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransferStep:
+    """One call of vLLM's weight transfer, with its arguments."""
+
+    call: TransferCall
+    arguments: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +157,7 @@ class VllmCore:
                 skip_mm_profiling=not on_gpu,
                 distributed_executor_backend="external_launcher" if ranks > 1 else "uni",
                 trust_remote_code=options.trust_remote_code,
+                weight_transfer_config={"backend": options.weight_transfer} if options.weight_transfer else None,
                 seed=0,
             )
             self._engine = self._llm.llm_engine
@@ -214,6 +231,11 @@ class VllmCore:
             self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(named_tensors)})
         self.reset_caches()
 
+    def transfer(self, step: TransferStep) -> None:
+        """One step of a weight transfer. Caches are to be reset after the last."""
+        with engine_errors(f"a weight transfer ({step.call})"), torch.no_grad():
+            self._llm.collective_rpc(step.call, kwargs=step.arguments)
+
     def reset_caches(self) -> None:
         """Without the last one the next request with a known picture kills the engine."""
         with engine_errors("resetting caches"):
@@ -240,6 +262,23 @@ class VllmCore:
         with engine_errors("closing vLLM"), _process_group_kept():
             self._engine.engine_core.shutdown()
         del self._llm, self._engine, self._model, self._fields
+
+
+def open_weight_transfer(client: Any, source: Any, *, address: tuple[str, int], group_size: int) -> Any:
+    """The trainer's end of a weight transfer by NCCL, once all `group_size` processes met at the address.
+
+    client: how vLLM's `VLLMWeightSyncClient` reaches the engines. source: a `WeightSource`.
+    """
+    import_vllm()
+    base, nccl = (_module(f"vllm.distributed.weight_transfer.{name}") for name in ("factory", "nccl_engine"))
+    host, port = address
+    info = nccl.NCCLTrainerInitInfo(master_address=host, master_port=port, world_size=group_size, rank=0)
+    return base.WeightTransferTrainerFactory.trainer_init(info, client=client, source=source)
+
+
+def parameter_meta(name: str, tensor: torch.Tensor) -> Any:
+    """What a `WeightSource` says of a parameter."""
+    return _module("vllm.distributed.weight_transfer.base").ParamMeta(name, tensor.dtype, tuple(tensor.shape))
 
 
 def import_vllm() -> Any:

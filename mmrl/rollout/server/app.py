@@ -6,10 +6,10 @@ another server). A trainer can so tell a server that works for long from one tha
 
     GET  /health          what the server is and which weights it has
     POST /generate        a request (wire.pack_request); the completions
-    POST /weights/begin   {"weights": {...}}: new weights come; answered once they can be taken
+    POST /weights/begin   {"weights": {...}, "by_transfer": false}: new weights come; answered once they can be taken
     POST /weights/shard   a part of them: safetensors with the header X-Checksum (xxh3-128), or {"file": name}
     POST /weights/end     {"abort": reason or null}; answered once they are loaded
-    POST /weights/transfer  {"call": ..., "info": {...}}: a step of vLLM's own weight transfer
+    POST /weights/transfer  {"call": ..., "arguments": {...}}: instead of parts, a step of vLLM's own weight transfer
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from mmrl.rollout.server.token import matches
 from mmrl.rollout.server.weight_files import read_weight_file
 from mmrl.rollout.server.wire import WeightsId, pack_group, unpack, unpack_request
 from mmrl.rollout.server.worker import BehindError, FailedError, WeightStream, Worker
+from mmrl.rollout.vllm_private import TransferCall, TransferStep
 
 HEARTBEAT_S = 1.0
 # A trainer that is silent for so long within an update is taken for dead.
@@ -81,14 +82,15 @@ class RolloutApp:
             Route("/generate", self._generate, methods=["POST"]),
             Route("/weights/begin", self._begin, methods=["POST"]),
             Route("/weights/shard", self._shard, methods=["POST"]),
+            Route("/weights/transfer", self._transfer, methods=["POST"]),
             Route("/weights/end", self._finish, methods=["POST"]),
         ]
         return RequireToken(Starlette(routes=routes, exception_handlers={EngineError: _refusal}), token)
 
     async def _health(self, request: HttpRequest) -> Response:
         weights = self._worker.weights
-        state = {"weights": None if weights is None else asdict(weights), "outstanding": self._worker.outstanding}
-        return JSONResponse({**self._facts, **state})
+        state = {"outstanding": self._worker.outstanding, "answered": self._worker.answered}
+        return JSONResponse({**self._facts, **state, "weights": None if weights is None else asdict(weights)})
 
     async def _generate(self, request: HttpRequest) -> Response:
         body = await _body(request, self._limits.request)
@@ -101,8 +103,9 @@ class RolloutApp:
         return _answer(request, result, on_gone=lambda: self._worker.drop(asked))
 
     async def _begin(self, request: HttpRequest) -> Response:
-        weights = _field(_WEIGHTS, await _json(request), "weights")
-        stream = WeightStream(weights, patience_s=PATIENCE_S)
+        record = await _json(request)
+        weights, by_transfer = _field(_WEIGHTS, record, "weights"), _field(TypeAdapter(bool), record, "by_transfer")
+        stream = WeightStream(weights, patience_s=PATIENCE_S, by_transfer=by_transfer)
         if self._stream is not None and not self._stream.done.done():
             self._stream.end("another update of the weights was begun")
         self._worker.update(stream)
@@ -111,6 +114,8 @@ class RolloutApp:
 
     async def _shard(self, request: HttpRequest) -> Response:
         stream = self._stream_under_way()
+        if stream.by_transfer:
+            raise EngineError("this update of the weights is by transfer")
         if request.headers.get("content-type") == "application/json":
             name = _field(TypeAdapter(str), await _json(request), "file")
             tensors = await asyncio.to_thread(read_weight_file, name)
@@ -118,6 +123,12 @@ class RolloutApp:
             body = await _body(request, self._limits.shard)
             _, tensors = await asyncio.to_thread(_checked, body, request.headers.get("x-checksum", ""))
         return _answer(request, _done(stream.put(tensors)), on_gone=lambda: stream.end("the trainer is gone"))
+
+    async def _transfer(self, request: HttpRequest) -> Response:
+        stream, record = self._stream_under_way(), await _json(request)
+        arguments = _field(TypeAdapter(dict[str, Any]), record, "arguments")
+        step = TransferStep(_field(TypeAdapter(TransferCall), record, "call"), arguments)
+        return _answer(request, _done(stream.put(step)), on_gone=lambda: stream.end("the trainer is gone"))
 
     async def _finish(self, request: HttpRequest) -> Response:
         stream = self._stream_under_way()

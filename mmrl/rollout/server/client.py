@@ -19,11 +19,15 @@ import torch
 from mmrl.errors import EngineError
 from mmrl.models.families import FamilyProcessor
 from mmrl.rollout.server.http import BehindError, LostError, ServerHttp
+from mmrl.rollout.server.model_facts import model_facts
 from mmrl.rollout.server.pool import Pool, Server, Work
 from mmrl.rollout.server.push import Way, push_weights
+from mmrl.rollout.server.transfer import WeightTransfer, can_transfer
+from mmrl.rollout.server.weight_files import remove_left_files
 from mmrl.rollout.server.wire import WeightsId, pack_request, unpack_group
 from mmrl.rollout.types import Group, Request
 from mmrl.rollout.vllm_decode import check_vllm_request
+from mmrl.rollout.weight_names import ExpectedWeights
 
 T = TypeVar("T")
 
@@ -35,6 +39,7 @@ class ClientOptions:
     urls: tuple[str, ...]
     health_interval_s: float
     start_timeout_s: float
+    timeout_s: float
     retries: int
     weights: Way
 
@@ -65,13 +70,16 @@ class ServerEngine:
         http: ServerHttp,
         options: ClientOptions,
         *,
-        model: dict[str, Any],
+        expected: ExpectedWeights,
+        dtype: str,
         processes: Processes,
     ) -> None:
         self.processor = processor
         self.retried = 0
         self._options, self._processes, self._http = options, processes, http
-        self._pool = Pool(options.urls, http, model=model)
+        self._expected = expected
+        self._transfer: WeightTransfer | None = None
+        self._pool = Pool(options.urls, http, model=model_facts(processor, expected, dtype=dtype))
         self._session = processes.shared(uuid.uuid4().hex)
         self._number = 0
         self._syncing = threading.Lock()
@@ -79,6 +87,8 @@ class ServerEngine:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rollout servers", daemon=True)
         self._thread.start()
+        if processes.is_main:
+            remove_left_files()
         try:
             processes.together(lambda: self._call(self._open()))
         except BaseException:
@@ -108,6 +118,8 @@ class ServerEngine:
         `policy_version` of a completion is that of the weights its server had.
         """
         requests = list(requests)
+        if self._closed:
+            raise EngineError("the engine is closed")
         if self._pool.weights is None:
             raise EngineError("the rollout servers have no weights yet; sync_weights comes before generate")
         longest = min((s.facts["max_model_len"] for s in self._pool.servers if s.facts), default=0)
@@ -162,7 +174,11 @@ class ServerEngine:
 
     def _groups(self, requests: Sequence[Request]) -> Iterator[Group]:
         answers: queue.SimpleQueue[Group | BaseException] = queue.SimpleQueue()
+        if self._closed:
+            raise EngineError("the engine is closed")
         job = asyncio.run_coroutine_threadsafe(self._answer_all(requests, answers), self._loop)
+        # Of no meaning behind the answers; before them it says that there will be none.
+        job.add_done_callback(lambda job: answers.put(EngineError("the engine was closed")))
         try:
             for _ in requests:
                 answer = answers.get()
@@ -178,8 +194,8 @@ class ServerEngine:
         async def answer(request: Request) -> None:
             try:
                 answers.put(await self._answer(request))
-            except (EngineError, asyncio.CancelledError) as error:
-                answers.put(error if isinstance(error, EngineError) else EngineError("the engine was closed"))
+            except EngineError as error:
+                answers.put(error)
                 raise
 
         async with asyncio.TaskGroup() as tasks:
@@ -224,7 +240,8 @@ class ServerEngine:
             if not self._processes.is_main:
                 return []
             receivers = _Receivers(self, self._call(self._pool.begin_sync()))
-            push_weights(tensors, receivers, weights, way=self._options.weights)
+            transfer = self._transfer_to(receivers.servers)
+            push_weights(tensors, receivers, weights, way=self._options.weights, transfer=transfer)
             return [server.url for server in receivers.servers]
         except BaseException:
             self._call(self._give_up_sync())
@@ -232,6 +249,19 @@ class ServerEngine:
         finally:
             for _ in tensors if self._processes.count > 1 else ():
                 pass
+
+    def _transfer_to(self, servers: list[Server]) -> WeightTransfer | None:
+        """The transfer between GPUs where it is wanted and possible; None: weights go through host memory."""
+        possible = can_transfer(servers)
+        if self._options.weights == "nccl" and not possible:
+            raise EngineError(
+                "rollout.servers.weights is nccl, but trainer and servers do not each have a GPU of their own; use auto"
+            )
+        if self._options.weights not in ("auto", "nccl") or not possible:
+            return None
+        if self._transfer is None:
+            self._transfer = WeightTransfer(self._expected, timeout_s=self._options.timeout_s)
+        return self._transfer
 
     async def _give_up_sync(self) -> None:
         self._pool.give_up_sync()

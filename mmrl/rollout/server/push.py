@@ -36,16 +36,28 @@ class Receivers(Protocol):
         ...
 
 
-def push_weights(named_tensors: NamedTensors, receivers: Receivers, weights: WeightsId, *, way: Way) -> None:
-    """Give the servers these weights, under the names of transformers.
+class Transfer(Protocol):
+    """See `transfer.WeightTransfer`."""
+
+    def send(self, named_tensors: Iterator[tuple[str, torch.Tensor]], receivers: Receivers) -> None: ...
+
+
+def push_weights(
+    named_tensors: NamedTensors, receivers: Receivers, weights: WeightsId, *, way: Way, transfer: Transfer | None = None
+) -> None:
+    """Give the servers these weights, under the names of transformers. transfer: for the way `nccl`.
 
     Requests on their way end with the old weights first; requests that come meanwhile wait for the new ones. Raises
     EngineError where names or shapes are not the server's, with which it then has no weights.
     """
     try:
-        receivers.post("/weights/begin", lambda server: {"record": {"weights": asdict(weights)}})
-        for tensors in shards(named_tensors, SHARD_BYTES):
-            _send(tensors, receivers, way)
+        begin = {"weights": asdict(weights), "by_transfer": transfer is not None}
+        receivers.post("/weights/begin", lambda server: {"record": begin})
+        if transfer is not None:
+            transfer.send(iter(named_tensors), receivers)
+        else:
+            for tensors in shards(named_tensors, SHARD_BYTES):
+                _send(tensors, receivers, way)
     except BaseException as error:
         reason = f"the trainer gave up: {str(error) or type(error).__name__}"
         with suppress(EngineError):  # the servers' answer to this is that they have no weights
@@ -59,6 +71,11 @@ def shards(named_tensors: NamedTensors, num_bytes: int) -> Iterator[dict[str, to
 
     Tensors of 3, 3, 9 and 1 bytes in parts of 6: {3, 3}, {9}, {1}.
     """
+    return shards_where_they_are(((name, tensor.detach().cpu()) for name, tensor in named_tensors), num_bytes)
+
+
+def shards_where_they_are(named_tensors: NamedTensors, num_bytes: int) -> Iterator[dict[str, torch.Tensor]]:
+    """As `shards`, on the tensors' own device."""
     part: dict[str, torch.Tensor] = {}
     size = 0
     for name, tensor in named_tensors:
@@ -67,7 +84,7 @@ def shards(named_tensors: NamedTensors, num_bytes: int) -> Iterator[dict[str, to
         if part and size + tensor.nbytes > num_bytes:
             yield part
             part, size = {}, 0
-        part[name] = tensor.detach().cpu().contiguous()
+        part[name] = tensor.detach().contiguous()
         size += tensor.nbytes
     if part:
         yield part

@@ -24,6 +24,7 @@ from mmrl.config.schema import RunConfig
 from mmrl.errors import EngineError
 from mmrl.rollout.server.model_facts import model_facts
 from mmrl.rollout.server.token import obtain_token
+from mmrl.rollout.server.transfer import gpu_id
 from mmrl.rollout.server.weight_files import machine
 from mmrl.rollout.weight_names import ExpectedWeights
 
@@ -55,7 +56,8 @@ def serve(config: RunConfig, address: Address, *, token_file: Path) -> int:
         processor = processor_of(config.model)
         from mmrl.rollout.vllm_engine import VllmEngine
 
-        engine = VllmEngine(processor, core_options(config, processor.folder))
+        transfer = None if gpu_id() is None else "nccl"
+        engine = VllmEngine(processor, core_options(config, processor.folder, weight_transfer=transfer))
         server = _HttpServer(engine, config, token)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
@@ -80,6 +82,7 @@ class _HttpServer:
         facts = {
             "model": model_facts(engine.processor, engine.expected, dtype=config.model.dtype),
             "machine": machine(),
+            "gpu": gpu_id(),
             "max_num_seqs": config.rollout.vllm.max_num_seqs,
             "max_model_len": engine.options.max_model_len,
         }

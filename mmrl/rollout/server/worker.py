@@ -23,6 +23,7 @@ from mmrl.rollout.server.wire import WeightsId
 from mmrl.rollout.types import Group, Request
 from mmrl.rollout.vllm_decode import Refused
 from mmrl.rollout.vllm_engine import VllmEngine
+from mmrl.rollout.vllm_private import TransferStep
 
 
 class BehindError(EngineError):
@@ -36,12 +37,13 @@ class FailedError(EngineError):
 class WeightStream:
     """The tensors of one update, on their way from the handlers that receive them to the thread that loads them."""
 
-    def __init__(self, weights: WeightsId, *, patience_s: float) -> None:
+    def __init__(self, weights: WeightsId, *, patience_s: float, by_transfer: bool = False) -> None:
         self.weights = weights
+        self.by_transfer = by_transfer
         self.started: Future[None] = Future()
         self.done: Future[None] = Future()
         self._patience_s = patience_s
-        self._parts: queue.Queue[tuple[Mapping[str, torch.Tensor], Future[None]] | None] = queue.Queue()
+        self._parts: queue.Queue[tuple[Any, Future[None]] | None] = queue.Queue()
         self._problem: str | None = None
 
     @property
@@ -49,13 +51,13 @@ class WeightStream:
         """Whether something went wrong already; the weights that are there may then be kept."""
         return self._problem is not None
 
-    def put(self, tensors: Mapping[str, torch.Tensor]) -> Future[None]:
-        """Hand over tensors; done once they were taken and the next are wanted."""
+    def put(self, part: Mapping[str, torch.Tensor] | TransferStep) -> Future[None]:
+        """Hand over tensors, or a step of the transfer; done once it was taken and the next is wanted."""
         taken: Future[None] = Future()
         if self.done.done():
             taken.set_exception(EngineError("this update of the weights has ended"))
         else:
-            self._parts.put((tensors, taken))
+            self._parts.put((part, taken))
         return taken
 
     def end(self, problem: str | None = None) -> None:
@@ -65,6 +67,11 @@ class WeightStream:
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """All tensors. A trainer that falls silent ends them, and with it the update."""
+        for part in self.parts():
+            yield from part.items()
+
+    def parts(self) -> Iterator[Any]:
+        """What `put` was given, until the end."""
         while True:
             try:
                 part = self._parts.get(timeout=self._patience_s)
@@ -73,7 +80,7 @@ class WeightStream:
                 return
             if part is None:
                 return
-            yield from part[0].items()
+            yield part[0]
             _resolve(part[1], None)
 
     def finish(self, error: EngineError | None) -> None:
@@ -98,10 +105,11 @@ class _Ticket:
 
 
 class Worker:
-    """Runs the engine until it is closed or the engine fails; `on_failure` is called then."""
+    """Runs the engine until it is closed or the engine fails; `on_failure` is called then. answered: groups so far."""
 
     def __init__(self, engine: VllmEngine, *, on_failure: Callable[[str], None]) -> None:
         self.weights: WeightsId | None = None
+        self.answered = 0
         self._engine = engine
         self._on_failure = on_failure
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -223,6 +231,7 @@ class Worker:
             if isinstance(result, Refused):
                 _resolve(self._running.pop(result.request), result.error)
             else:
+                self.answered += 1
                 _resolve(self._running.pop(result.request), result)
 
     def _drop(self, request: Request) -> None:
@@ -249,7 +258,11 @@ class Worker:
         _resolve(stream.started, None)
         error: EngineError | None = None
         try:
-            self._engine.sync_weights(stream.tensors(), stream.weights.policy_version)
+            version = stream.weights.policy_version
+            if stream.by_transfer:
+                self._engine.transfer_weights(stream.parts(), version)
+            else:
+                self._engine.sync_weights(stream.tensors(), version)
             self.weights = stream.weights
         except EngineError as raised:
             error = FailedError(str(raised)) if self._engine.is_broken else raised

