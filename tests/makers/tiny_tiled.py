@@ -90,4 +90,72 @@ def _internvl(tokenizer: Any) -> tuple[Any, Any]:
     return hf.InternVLForConditionalGeneration(config), processor
 
 
-BUILDERS: dict[str, Callable[[Any], tuple[Any, Any]]] = {"internvl": _internvl}
+_SMOL = (
+    "{{- '<|im_start|>' -}}{%- for message in messages -%}{{ message['role'] | capitalize }}"
+    "{{ ':' if message['content'][0]['type'] == 'image' else ': ' }}"
+    "{%- for part in message['content'] -%}"
+    "{%- if part['type'] == 'text' -%}{{ part['text'] }}{%- else -%}{{ '<' + part['type'] + '>' }}{%- endif -%}"
+    "{%- endfor -%}{{ '<end_of_utterance>\n' }}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{ 'Assistant:' }}{%- endif -%}"
+)
+
+
+def _smol_tokens(tokenizer: Any) -> Any:
+    places = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
+    tokens = ["<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", *places]
+    tokenizer.add_special_tokens({"extra_special_tokens": tokens}, replace_extra_special_tokens=False)
+    return tokenizer
+
+
+def _smol_config(tokenizer: Any) -> dict[str, Any]:
+    return {
+        "vision_config": {
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "image_size": 64,
+            "patch_size": 16,
+        },
+        "text_config": text_config(tokenizer, "llama"),
+        "image_token_id": tokenizer.convert_tokens_to_ids("<image>"),
+        "scale_factor": 2,
+        "tie_word_embeddings": False,
+        "pad_token_id": tokenizer.convert_tokens_to_ids("<|endoftext|>"),
+    }
+
+
+_SMOL_PIXELS: dict[str, Any] = {"max_image_size": {"longest_edge": 64}, "image_mean": MEAN, "image_std": STD}
+
+
+def _smolvlm(tokenizer: Any) -> tuple[Any, Any]:
+    import transformers as hf
+
+    tokenizer = _smol_tokens(tokenizer)
+    config = hf.SmolVLMConfig(**_smol_config(tokenizer))
+    sampling = {"fps": 1, "max_frames": 8, "video_size": {"longest_edge": 128}}
+    processor = hf.SmolVLMProcessor(
+        hf.SmolVLMImageProcessor(size={"longest_edge": 256}, **_SMOL_PIXELS),
+        tokenizer,
+        hf.SmolVLMVideoProcessor(size={"longest_edge": 128}, video_sampling=sampling, **_SMOL_PIXELS),
+        image_seq_len=4,
+        chat_template=_SMOL,
+    )
+    return hf.SmolVLMForConditionalGeneration(config), processor
+
+
+def _idefics3(tokenizer: Any) -> tuple[Any, Any]:
+    import transformers as hf
+
+    tokenizer = _smol_tokens(tokenizer)
+    config = hf.Idefics3Config(**_smol_config(tokenizer))
+    images = hf.Idefics3ImageProcessor(size={"longest_edge": 256}, **_SMOL_PIXELS)
+    processor = hf.Idefics3Processor(images, tokenizer, image_seq_len=4, chat_template=_SMOL)
+    return hf.Idefics3ForConditionalGeneration(config), processor
+
+
+BUILDERS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+    "internvl": _internvl,
+    "smolvlm": _smolvlm,
+    "idefics3": _idefics3,
+}

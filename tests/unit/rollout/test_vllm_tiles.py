@@ -1,6 +1,6 @@
 """vLLM against the trainer for the families that see tiles, on tiny real models in float32.
 
-VLLM_KINDS are the families that vLLM 0.32 runs on a CPU; docs/models.md says why the others are not among them.
+VLLM_KINDS: tuple[Kind, ...] = ("internvl", "smolvlm", "idefics3")
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ if importlib.util.find_spec("vllm") is None:
 from mmrl.rollout.vllm_engine import VllmEngine
 from mmrl.rollout.vllm_private import CoreOptions
 
-VLLM_KINDS: tuple[Kind, ...] = ("internvl",)
+VLLM_KINDS: tuple[Kind, ...] = ("internvl", "smolvlm", "idefics3")
 TOLERANCE = 1e-4
 SAMPLING = Sampling(max_new_tokens=7, temperature=0.7)
 
