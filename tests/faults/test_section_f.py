@@ -18,10 +18,17 @@ COVERED = {
         "unit/scoring/test_pool.py::test_a_hang_a_death_and_an_exit_cost_only_their_own_completion",
         "faults/test_section_f.py::test_a_reward_that_hangs_or_dies_costs_its_own_completion",
     ],
-    70: ["unit/scoring/test_parse.py::test_no_box_is_guessed", "faults/test_section_f.py::test_scored"],
+    70: [
+        "unit/scoring/test_parse.py::test_no_box_is_guessed",
+        "unit/scoring/test_places.py::test_no_list_of_boxes_is_guessed",
+        "faults/test_section_f.py::test_scored",
+    ],
     71: ["unit/scoring/test_parse.py::test_choice_letters", "faults/test_section_f.py::test_scored"],
     72: [
         "unit/scoring/test_geometry.py::test_a_box_in_every_space",
+        "unit/scoring/test_places.py::test_every_form_of_boxes",
+        "unit/scoring/test_places.py::test_nothing_stays_in_its_old_space_unseen",
+        "faults/test_section_f.py::test_boxes_by_time_need_both_spaces",
         "faults/test_section_f.py::test_a_place_without_a_space_is_found_before_training",
     ],
 }
@@ -37,6 +44,14 @@ SCORED = [  # task, answer, completion, reward (None: unscored)
     ("choice", "B", "Based on the picture", 0.0),  # fault 71
     ("choice", {}, "B", None),  # fault 68
     ("choice", "B", "<think>a\nb</think>\n<answer>\nB\n</answer>", 1.0),  # EasyR1's r1v.py: a regex without DOTALL
+    ("boxed_format", "", "<think>two\nlines</think>\n<answer>\\boxed{a}</answer>", 1.0),  # fault 67
+    ("boxed_format", "", "<think>a</think><answer>\\boxed{b}</answer>" * 2, 0.0),  # fault 67
+    ("grounding", {"boxes": "{{{"}, "[]", None),  # fault 68
+    ("tracking", "no boxes", "{}", None),  # fault 68
+    ("detection", [[0, 0, 10, 10]], "A dog at [0, 0, 10, 10].", 1.0),  # fault 70
+    ("detection_confidence", [[0, 0, 10, 10]], "[{'Position': [0, 0, 10, 10], 'Confidence': 1}]", 2.0),  # fault 70
+    ("preference", "1", "<answer>Response 1 or 2</answer>", 0.0),  # fault 70
+    ("boolean", "no", "Nothing is red", 0.0),  # fault 71
 ]
 
 
@@ -164,6 +179,16 @@ def test_a_place_without_a_space_is_found_before_training(tmp_path):  # fault 72
     assert "unknown coordinate space 'pixels'; known: original_px, " in odd.line_with("data.train.0.card.answer_space'")
     # The run that never began is in nobody's way.
     assert mmrl("train", config, "data.val=[]").line_with("answer_space")
+
+
+def test_boxes_by_time_need_both_spaces(tmp_path):  # fault 72
+    config = write_run(tmp_path, rewards={"tasks": {"t": [{"reward": "tracking"}]}})
+    one = mmrl("check", config, "data.val=[]", "data.train.0.card.answer_space=original_px")
+    assert one.code == 2
+    words = "boxes by time have two spaces, 'original_px at seconds' for one, not 'original_px'"
+    assert "train.jsonl:1 (id=train:1): " in one.line_with(words)
+    odd = mmrl("check", config, "data.val=[]", "data.train.0.card.answer_space=original_px at frames")
+    assert "unknown coordinate space 'frames'" in odd.line_with("data.train.0.card.answer_space")
 
 
 def test_an_unknown_task_lists_the_known_ones(tmp_path):
