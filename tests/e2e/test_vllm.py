@@ -48,29 +48,3 @@ def test_two_steps_of_grpo_agree_with_the_trainer_and_resume_exactly(tmp_path: P
     shutil.rmtree(find_checkpoints(folder)[-1])
     mmrl_train(path, "--resume")
     assert rows(folder) == whole
-
-
-def test_steps_sampled_ahead_are_one_version_old_and_resume_exactly(tmp_path: Path):
-    """vLLM decodes in a thread beside the update. After a checkpoint a step is on policy; the others' tokens differ in
-    log-prob from the policy that learns from them, by what one step moves it.
-    """
-    stage = {"name": "rl", "kind": "grpo", "steps": 4, "prompts_per_step": 4, "lr": 1e-3}
-    path = write_run(
-        tmp_path,
-        rollout={"group_size": 3, "max_new_tokens": 6, "engine": "vllm", "steps_ahead": 1},
-        algorithm={"rollout_correction": "truncate"},
-        stages=[stage],
-        checkpoint={"every": 2, "keep_last": 5},
-        validation={"before_first": False},
-    )
-    mmrl_train(path)
-    folder = tmp_path / "runs" / "tiny"
-    whole = rows(folder)
-    steps = [row for row in whole if "lr" in row]
-
-    assert [row["rollout/staleness"] for row in steps] == [0, 1, 0, 1]
-    assert max(row["policy/rollout_gap"] for row in steps[::2]) < 1e-5
-    assert all(abs(row["policy/rollout_kl"]) > 1e-5 for row in steps[1::2])
-    shutil.rmtree(find_checkpoints(folder)[-1])
-    mmrl_train(path, "--resume")
-    assert rows(folder) == whole

@@ -30,6 +30,15 @@ def test_groups_become_rows():
     assert (batch.step, batch.total_steps, len(batch)) == (3, 9, 4)
 
 
+def test_staleness_is_counted_per_row_and_survives_joining():
+    one = replace(make_batch([1, 2]), version_N=torch.tensor([3, 4]), policy_version=4)
+    two = replace(make_batch([1]), version_N=torch.tensor([2]), policy_version=4)
+    assert concatenate([one, two]).staleness_N.tolist() == [1, 0, 2]
+    assert concatenate([one, two]).select(torch.tensor([2])).staleness_N.tolist() == [2]
+    assert concatenate([one, make_batch([1])]).version_N is None
+    assert make_batch([1, 2]).staleness_N.tolist() == [0, 0]
+
+
 def test_the_same_sample_twice_is_two_groups():
     groups = [group(((1,), "stop"), ((1,), "stop")), group(((1,), "stop"), ((1,), "stop"))]
     batch = batch_from_groups(groups, ["same", "same"], rewards=rewards(1.0, 0.0, 5.0, 3.0))

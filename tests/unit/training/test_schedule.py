@@ -3,9 +3,16 @@ import importlib.util
 import pytest
 import torch
 
-from mmrl.config.schema import StageSection, TrainSection
+from mmrl.config.schema import RunConfig, StageSection, TrainSection
 from mmrl.errors import ConfigError
-from mmrl.training.schedule import build_optimizer, learning_rate, reset_optimizer, set_hyperparameters
+from mmrl.training.schedule import (
+    build_optimizer,
+    checkpoint_due,
+    learning_rate,
+    reset_optimizer,
+    set_hyperparameters,
+    validation_due,
+)
 
 
 def stage(**changes) -> StageSection:
@@ -32,6 +39,15 @@ def test_learning_rate(changes, expected):
 
 def test_one_step_stage_has_its_full_rate():
     assert learning_rate(stage(steps=1, lr_schedule="cosine"), 0) == 1.0
+
+
+@pytest.mark.parametrize(("every", "expected"), [(0, [5]), (2, [2, 4, 5]), (5, [5])])
+def test_validations_and_checkpoints_come_every_so_often_and_at_the_end(every, expected):
+    config = RunConfig.model_validate(
+        {"model": {"path": "m"}, "validation": {"every": every}, "checkpoint": {"every": every}}
+    )
+    assert [done for done in range(1, 6) if validation_due(config, stage(), done=done)] == expected
+    assert [done for done in range(1, 6) if checkpoint_due(config, stage(), done=done)] == expected
 
 
 def test_weight_decay_leaves_biases_alone_and_frozen_parameters_are_not_trained():
