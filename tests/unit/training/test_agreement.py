@@ -61,7 +61,7 @@ def test_rows_of_an_earlier_policy_and_empty_completions_do_not_count():
 
 
 def test_rows_that_were_sampled_ahead_do_not_count():
-    """The policy has version 5; a row of version 4 differs because the policy moved, which is no fault of the engine."""
+    """The policy has version 5; a row of version 4 differs because the policy moved."""
     meter = GapMeter(RolloutSection())
     rows = dataclasses.replace(batch([[-0.5], [-5.0]], [1, 1]), version_N=torch.tensor([5, 4]), policy_version=5)
     meter.add(torch.tensor([[-1.0], [-1.0]]), rows)
