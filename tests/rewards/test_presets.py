@@ -5,6 +5,7 @@ import yaml
 from makers.scoring import answered
 
 from mmrl.config.schema import RewardsSection
+from mmrl.errors import ConfigError
 from mmrl.plugins import shipped_dir
 from mmrl.scoring.router import Router
 
@@ -24,7 +25,12 @@ def total(preset: str, task: str, answer, completion: str, **columns) -> float:
 @pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
 def test_every_task_of_a_preset_resolves(path):
     with router(path.stem) as found:
-        found.validate()
+        try:
+            found.validate()
+        except ConfigError as error:
+            if "this machine has none" not in str(error):
+                raise
+            pytest.skip(str(error))
 
 
 def tag(text: str) -> str:
