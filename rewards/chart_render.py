@@ -23,7 +23,6 @@ from mmrl.scoring.references import reference_picture
 from mmrl.scoring.sandbox.preflight import require_package, require_sandbox
 
 BOUNDS = (0.0, 1.0)
-CHANCE = 0.0
 NEEDS_MEDIA = True
 
 

@@ -19,6 +19,11 @@ from mmrl.scoring.think_tags import inside_a_line, strip_thoughts
 
 BOUNDS = (0.0, 1.0)
 CHANCE = 0.0
+KNOWN_HACKS = {
+    "constant": "any code with a thought in it has the form; it stands beside a reward for the code",
+    "options": "as any text of that form",
+    "repeated": "as any text of that form",
+}
 _LONGEST = 200_000
 
 
