@@ -10,8 +10,7 @@ Space: none; the dataset's answer is the action in the robot's units. Statistics
 or the column `action_stats`, `{name: {q01: [..], q99: [..], mask: [..]}}`; a name that is missing is an error that
 lists them.
 Unit: of the robot; the score is in normalised units.
-Source: OpenVLA's tokens and scaling. The mean of all data scores e^-3 or so with scale 0.1, near 1 with a plain 1 -
-L1.
+Source: OpenVLA's tokens and scaling. A plain 1 - L1 would give the mean action of all rows nearly 1.
 Example: statistics [-0.02, 0.03]: answer 0.0125 (u* 0.3), bin 165 (u 0.298039) 0.980586; bin 127 (u 0) 0.049787.
 """
 
