@@ -1,5 +1,6 @@
 """tools/inspect_sample.py on a picture with a box, a clip with a span and a question without media."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +113,49 @@ def test_a_row_without_media_has_no_sheet(config, capsys):
     out = capsys.readouterr().out
     assert "plain        1      (choice 1)  B" in out
     assert "contact sheet" not in out
+
+
+@pytest.fixture(scope="module")
+def several(config) -> Path:
+    """The same media with answers of several places: labelled boxes of the picture, boxes by time of the clip."""
+    folder = config.parent
+    dogs = {
+        "prompt": "<image> Find all.",
+        "answer": [{"bbox_2d": [50, 25, 100, 75], "label": "dog"}, {"bbox_2d": [0, 0, 50, 50], "label": "cat"}],
+        "images": ["gray.png"],
+        "id": "e",
+    }
+    tube = {"time": [1.0, 2.1], "boxes": {"1": [0, 0, 32, 32], "2": [32, 32, 64, 64]}}
+    track = {"prompt": "<video> Where, and when?", "answer": json.dumps(tube), "videos": ["clip.mp4"], "id": "f"}
+    tree = yaml.safe_load(config.read_text())
+    tree["data"]["train"] = [
+        data_file(folder, "dogs", dogs, space="original_px"),
+        data_file(folder, "track", track, space="original_px at seconds"),
+    ]
+    tree["rewards"]["tasks"] = {"dogs": [{"reward": "grounding"}], "track": [{"reward": "spatio_temporal"}]}
+    path = folder / "several.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+def test_labelled_boxes_are_moved_and_scored_in_the_model_s_space(several, capsys):  # fault 72: 200 px become 112
+    assert run(several, "--dataset", "dogs") == 0
+    out = capsys.readouterr().out
+    seen = '[{"bbox_2d": [28, 14, 56, 42], "label": "dog"}, {"bbox_2d": [0, 0, 28, 28], "label": "cat"}]'
+    assert f"as the model writes it: {seen!r} in model_px" in out
+    assert "plain        1      (grounding 1, " in out
+    assert tuple(sheet(several, "dogs-e.png")[MARGIN + LABEL + 2 * 14, MARGIN + 2 * 28]) == RED
+
+
+def test_boxes_by_time_are_moved_and_scored_in_the_model_s_spaces(several, capsys):  # fault 72
+    assert run(several, "--dataset", "track") == 0
+    out = capsys.readouterr().out
+    width, height = (int(side) for side in out.split("px -> ")[1].split(" px")[0].split(" x "))
+    source = [int(side) for side in out.split("clip.mp4\n")[1].strip().split(" px")[0].split(" x ")]
+    corner = [round(32 * width / source[0] + 1e-9), round(32 * height / source[1] + 1e-9)]
+    assert f'"boxes": {{"1": [0, 0, {corner[0]}, {corner[1]}], "2": [' in out
+    assert '{"time": [1.0, 2.1], ' in out and "in model_px at seconds" in out
+    assert "plain        1      (spatio_temporal 1" in out
 
 
 @pytest.mark.parametrize(
