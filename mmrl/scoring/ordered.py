@@ -15,6 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+_ROUNDING = 1e-12  # 0.3 - 0.2 is a little less than 0.1
+
 
 def ordered_scores(values_GK: np.ndarray, *, tolerances: Sequence[float] | None = None) -> np.ndarray:
     """Rank of each completion inside its group, (G,) float64 from 0 (beaten by all) to 1 (beats all).
@@ -71,7 +73,7 @@ def _split(values_G: np.ndarray, tier: np.ndarray, tolerance: float) -> list[np.
     start = 0
     while start < len(falling):
         # Compared with the bound, not by a difference: infinite values have none.
-        bound = values_G[falling[start]] - tolerance
+        bound = values_G[falling[start]] - tolerance - _ROUNDING
         end = start + int(np.count_nonzero(values_G[falling[start:]] >= bound))
         parts.append(falling[start:end])
         start = end

@@ -27,6 +27,9 @@ COVERED = {
     72: [
         "unit/scoring/test_geometry.py::test_a_box_in_every_space",
         "unit/scoring/test_places.py::test_every_form_of_boxes",
+        "unit/scoring/test_places.py::test_actions_move_with_the_places_they_have",
+        "unit/scoring/test_gui.py::test_a_click_counts_in_the_model_s_space_and_in_no_other",
+        "unit/scoring/test_gui.py::test_the_distance_to_the_centre_does_not_depend_on_the_space",
         "unit/scoring/test_places.py::test_nothing_stays_in_its_old_space_unseen",
         "faults/test_section_f.py::test_boxes_by_time_need_both_spaces",
         "faults/test_section_f.py::test_a_place_without_a_space_is_found_before_training",

@@ -14,6 +14,7 @@ SECTIONS = {
     "test_section_b.py": range(17, 32),
     "test_section_c.py": range(32, 53),
     "test_section_f.py": range(67, 73),
+    "test_vla.py": (79,),
     "test_training.py": (65, 66, 73, 74, 75),
 }
 
