@@ -24,7 +24,7 @@ from mmrl.scoring.difficulty import exponential_score, groups_by_pass_rate, mimo
 from mmrl.scoring.sandbox.preflight import require_sandbox
 from mmrl.scoring.sandbox.python_runtime import package_trees
 from mmrl.scoring.think_tags import OPEN, strip_thoughts
-from mmrl.scoring.unit_tests import TestRun, UnitTest, read_tests, run_tests
+from mmrl.scoring.unit_tests import RunSettings, UnitTest, read_tests, run_tests
 
 BOUNDS = (0.0, 1.0)
 CHANCE = 0.0
@@ -58,7 +58,7 @@ def score(
     tests = _tests(sample, credit)
     code = _program(completion)
     trees, folder = package_trees(*packages)
-    settings = TestRun(
+    settings = RunSettings(
         total_s=time_limit_s,
         test_s=test_limit_s,
         memory_bytes=memory_mb * 1_000_000,

@@ -21,7 +21,7 @@ from mmrl.scoring.gold import bad_answer
 from mmrl.scoring.parse import extract_prediction
 from mmrl.scoring.sandbox.call_driver import encode
 from mmrl.scoring.sandbox.preflight import require_sandbox
-from mmrl.scoring.unit_tests import TestRun, UnitTest, run_tests, same_value
+from mmrl.scoring.unit_tests import RunSettings, UnitTest, run_tests, same_value
 
 BOUNDS = (0.0, 1.0)
 CHANCE = 0.0
@@ -95,7 +95,7 @@ def _runs(claim: tuple[ast.Call, Any], gold: Mapping[str, Any], *, time_limit_s:
     except (ValueError, TypeError):
         return False
     test = UnitTest(encode(wanted), call={"expression": ast.unparse(call)})
-    settings = TestRun(total_s=time_limit_s, test_s=time_limit_s, memory_bytes=1_000_000_000)
+    settings = RunSettings(total_s=time_limit_s, test_s=time_limit_s, memory_bytes=1_000_000_000)
     return run_tests(str(gold["code"]), [test], settings)[0]
 
 

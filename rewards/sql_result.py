@@ -62,7 +62,13 @@ def score(
     ) as database:
         gold = _gold(database, gold_sql, sample, time_limit_s=time_limit_s, most_rows=most_rows)
         try:
-            found = query(database, sql or "", time_limit_s=time_limit_s, most_rows=most_rows)
+            found = query(
+                database,
+                sql or "",
+                time_limit_s=time_limit_s,
+                most_rows=most_rows,
+                slow_functions=gold.functions,
+            )
         except sqlite3.Error:
             return {"reward": 0.0, "runs": 0.0, "rows_f1": 0.0, "schema": 0.0}
     if not sql or (gold.reads and not found.reads):
@@ -76,7 +82,7 @@ def score(
 
 def _gold(database: Any, sql: str, sample: Sample, *, time_limit_s: float, most_rows: int) -> Answered:
     try:
-        gold = query(database, sql, time_limit_s=time_limit_s, most_rows=most_rows)
+        gold = query(database, sql, time_limit_s=time_limit_s, most_rows=most_rows, slow_functions=("printf", "format"))
     except sqlite3.Error as error:
         raise RewardError(f"{sample.where}: the gold query fails: {error}") from error
     if not gold.rows:

@@ -94,7 +94,7 @@ def _configs() -> Iterator[Listed]:
 
 def _sandbox() -> Iterator[Listed]:
     """The layers this machine has around what rewards execute, and what they close, as tried."""
-    from mmrl.scoring.sandbox.isolation import LAYERS, isolation
+    from mmrl.scoring.sandbox.walls import LAYERS, isolation
 
     found = isolation()
     folder = "mmrl/scoring/sandbox"

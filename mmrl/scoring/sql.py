@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +19,21 @@ from mmrl.errors import RewardError
 Row = tuple[object, ...]
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _FORBIDDEN_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "randomblob", "zeroblob"}
+# One call can loop for a minute ('%.*c'), and only between calls can a statement be ended.
+_SLOW_FUNCTIONS = {"printf", "format"}
 _STEPS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Result of a query. reads: (table, column) pairs that it read, in lower case; of COUNT(*) the column is empty."""
+    """Result of a query. reads: (table, column) pairs that it read, in lower case; of COUNT(*) the column is empty.
+
+    functions: names of those it called.
+    """
 
     rows: list[Row]
     reads: frozenset[tuple[str, str]]
+    functions: frozenset[str]
 
 
 @functools.lru_cache(maxsize=64)
@@ -59,15 +65,29 @@ def open_database(*, schema: str | None, path: Path | None) -> Iterator[sqlite3.
         database.close()
 
 
-def query(database: sqlite3.Connection, sql: str, *, time_limit_s: float, most_rows: int) -> Answered:
-    """Run one SELECT. sqlite3.Error for whatever is refused, wrong or too slow, and for more rows than `most_rows`."""
+def query(
+    database: sqlite3.Connection,
+    sql: str,
+    *,
+    time_limit_s: float,
+    most_rows: int,
+    slow_functions: Collection[str] = frozenset(),
+) -> Answered:
+    """Run one SELECT. sqlite3.Error for whatever is refused, wrong or too slow, and for more rows than `most_rows`.
+
+    slow_functions: of `printf` and `format`, which can outlast the time limit, those that may be called.
+    """
     reads: set[tuple[str, str]] = set()
+    functions: set[str] = set()
+    refused = _FORBIDDEN_FUNCTIONS | (_SLOW_FUNCTIONS - set(slow_functions))
     until = time.monotonic() + time_limit_s
 
     def authorize(action: int, first: str | None, second: str | None, _database: str | None, _by: str | None) -> int:
         if action == sqlite3.SQLITE_READ:
             reads.add(((first or "").casefold(), (second or "").casefold()))
-        allowed = action in _ALLOWED and (second or "").casefold() not in _FORBIDDEN_FUNCTIONS
+        if action == sqlite3.SQLITE_FUNCTION:
+            functions.add((second or "").casefold())
+        allowed = action in _ALLOWED and not (functions & refused)
         return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2_000_000)
@@ -83,4 +103,4 @@ def query(database: sqlite3.Connection, sql: str, *, time_limit_s: float, most_r
         database.set_progress_handler(None, 0)
     if len(rows) > most_rows:
         raise sqlite3.DataError(f"more than {most_rows} rows")
-    return Answered(rows, frozenset(reads))
+    return Answered(rows, frozenset(reads), frozenset(functions))

@@ -43,7 +43,7 @@ class UnitTest:
 
 
 @dataclass(frozen=True, slots=True)
-class TestRun:
+class RunSettings:
     """How tests are run. total_s: all tests of a solution; test_s: one. stop_early: no test after a failed one."""
 
     total_s: float
@@ -135,7 +135,7 @@ def _read_assertion(text: str) -> tuple[dict[str, Any], Any]:
     return {"expression": f"bool({ast.unparse(test)})"}, True
 
 
-def run_tests(code: str, tests: Sequence[UnitTest], settings: TestRun) -> list[bool]:
+def run_tests(code: str, tests: Sequence[UnitTest], settings: RunSettings) -> list[bool]:
     """Whether each test passes. Tests left when the total time is over, or after an early stop, do not."""
     until = time.monotonic() + settings.total_s
     if all(test.call is not None for test in tests):
@@ -153,7 +153,7 @@ def run_tests(code: str, tests: Sequence[UnitTest], settings: TestRun) -> list[b
     return passed + [False] * (len(tests) - len(passed))
 
 
-def _run_program(code: str, test: UnitTest, settings: TestRun, *, left: float) -> bool:
+def _run_program(code: str, test: UnitTest, settings: RunSettings, *, left: float) -> bool:
     limits = Limits(wall_s=min(settings.test_s, left), memory_bytes=settings.memory_bytes)
     job = Job(
         python_script("solution.py"),
@@ -167,7 +167,7 @@ def _run_program(code: str, test: UnitTest, settings: TestRun, *, left: float) -
     return result.ok and same_output(result.text(), test.expected, tolerance=settings.float_tolerance)
 
 
-def _run_calls(code: str, tests: Sequence[UnitTest], settings: TestRun, *, until: float) -> list[bool]:
+def _run_calls(code: str, tests: Sequence[UnitTest], settings: RunSettings, *, until: float) -> list[bool]:
     """All calls in one process; where a call ends the process, the calls after it get a new one."""
     passed: list[bool] = []
     while len(passed) < len(tests) and (left := until - time.monotonic()) > 0.1:
@@ -182,7 +182,7 @@ def _run_calls(code: str, tests: Sequence[UnitTest], settings: TestRun, *, until
     return passed + [False] * (len(tests) - len(passed))
 
 
-def _outcomes(code: str, tests: Sequence[UnitTest], settings: TestRun, *, left: float) -> list[dict[str, Any]]:
+def _outcomes(code: str, tests: Sequence[UnitTest], settings: RunSettings, *, left: float) -> list[dict[str, Any]]:
     plan = {"calls": [test.call for test in tests], "seconds": settings.test_s}
     job = Job(
         python_script(str(_DRIVER)),

@@ -1,6 +1,7 @@
 """No shipped reward pays for answers given without looking, except what its KNOWN_HACKS gives a reason for."""
 
 import pytest
+from makers.ready import skip_unless_ready
 
 from mmrl.plugins import shipped_names
 from mmrl.scoring.hack_data import fixture_targets
@@ -16,6 +17,7 @@ def pool():
 
 @pytest.mark.parametrize("name", shipped_names("rewards"))
 def test_no_trick_scores_above_chance(name, pool):
+    skip_unless_ready(name)
     (target,) = fixture_targets(name)
     result = hack_result(target, pool)
     assert not result.findings, "\n".join(lines([result]))

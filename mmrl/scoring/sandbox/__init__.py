@@ -6,10 +6,10 @@
 (0, b'42\\n', None)
 """
 
-from mmrl.scoring.sandbox.isolation import Isolation, isolation, require_isolation
 from mmrl.scoring.sandbox.job import Job, KilledBy, Limits, Result, Tree
 from mmrl.scoring.sandbox.python_runtime import package_trees, python_command, python_trees
-from mmrl.scoring.sandbox.run import run
+from mmrl.scoring.sandbox.runner import run
+from mmrl.scoring.sandbox.walls import Isolation, isolation, require_isolation
 
 __all__ = [
     "Isolation",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from mmrl.errors import ConfigError
-from mmrl.scoring.sandbox.isolation import require_isolation
+from mmrl.scoring.sandbox.walls import require_isolation
 
 # Starting and ending a sandbox, and what the reward does around it.
 MARGIN_S = 1.0

@@ -1,5 +1,6 @@
 """What model-written programs try against the machine, under each strong set of walls: none of it works."""
 
+import importlib
 import os
 import socket
 import time
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mmrl.scoring.sandbox import Job, Limits, Result, python_command, run
-from mmrl.scoring.sandbox.isolation import isolation, layers
+from mmrl.scoring.sandbox.walls import isolation, layers
 
 REPOSITORY = Path(__file__).parents[4]
 STRONG = (("bubblewrap", "landlock", "seccomp"), ("bubblewrap", "seccomp"), ("landlock", "seccomp"))
@@ -226,3 +227,16 @@ def test_standard_input_files_and_environment_arrive(walls):
     code = "import os, sys; print(sys.stdin.read(), open('in.txt').read(), os.environ['X'], sorted(os.environ)[:2])"
     job = Job(python_command(code), files={"in.txt": b"file"}, stdin=b"input", env={"X": "1"})
     assert run(job, walls=walls).stdout == b"input file 1 ['HOME', 'LANG']\n"
+
+
+def test_folders_that_a_killed_scorer_left_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    runner = importlib.import_module("mmrl.scoring.sandbox.runner")
+    runner._remove_stale.cache_clear()
+    names = ("mmrl-sandbox-999999999-old", "mmrl-sandbox-999999998-new", f"mmrl-sandbox-{os.getpid()}-mine", "other")
+    for name in names:
+        (tmp_path / name).mkdir()
+        if not name.endswith("new"):
+            os.utime(tmp_path / name, (0, 0))
+    run(Job(python_command("pass")))
+    assert {p.name for p in tmp_path.iterdir()} == set(names) - {"mmrl-sandbox-999999999-old"}

@@ -103,8 +103,8 @@ def isolation(walls: tuple[str, ...] | None = None) -> Isolation:
     walls: the layers to use; None: all that this machine has.
     Raises ConfigError where not even a harmless program runs.
     """
-    # run.py asks this module which layers there are.
-    from mmrl.scoring.sandbox.run import run
+    # runner.py asks this module which layers there are.
+    from mmrl.scoring.sandbox.runner import run
 
     walls = layers() if walls is None else walls
     with tempfile.TemporaryDirectory(prefix="mmrl-probe-") as folder, _Servers(folder) as servers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import selectors
@@ -16,13 +17,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from mmrl.scoring.sandbox import landlock, seccomp
-from mmrl.scoring.sandbox.isolation import bubblewrap, layers
 from mmrl.scoring.sandbox.job import Job, KilledBy, Limits, Result, Tree
 from mmrl.scoring.sandbox.python_runtime import interpreter, python_trees
+from mmrl.scoring.sandbox.walls import bubblewrap, layers
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 _WATCH_S = 0.1
 _DEEPEST = 40
+_LAST_BREATH_S = 2.0
+_STALE_S = 3600.0
+_PREFIX = "mmrl-sandbox-"
 _DEVICES = tuple(Path("/dev") / name for name in ("null", "zero", "full", "random", "urandom"))
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/usr/share/zoneinfo")
 _ENVIRONMENT = {
@@ -42,7 +46,8 @@ def run(job: Job, *, walls: tuple[str, ...] | None = None) -> Result:
     """
     began = time.monotonic()
     walls = layers() if walls is None else walls
-    scratch = Path(tempfile.mkdtemp(prefix="mmrl-sandbox-"))
+    _remove_stale()
+    scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     try:
         for name, content in job.files.items():
             (scratch / _plain(name)).write_bytes(content)
@@ -200,6 +205,10 @@ class _Watched:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        # A kill takes effect a little later; only the leader is waited for by the kernel.
+        until = time.monotonic() + _LAST_BREATH_S
+        while self.limits.processes > 1 and time.monotonic() < until and any(_resident_of_group(self.process.pid)):
+            time.sleep(0.01)
         self._drain()
         self.seconds = time.monotonic() - self.began
 
@@ -271,6 +280,17 @@ def _collected(job: Job, scratch: Path) -> Iterator[tuple[str, bytes]]:
                 yield name, Path(f"/proc/self/fd/{opened}").read_bytes()
         finally:
             os.close(opened)
+
+
+@functools.cache
+def _remove_stale() -> None:
+    """Once a process: scratch folders that a killed process left, an hour old and without their owner."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        with contextlib.suppress(OSError):
+            old = time.time() - folder.stat(follow_symlinks=False).st_mtime > _STALE_S
+            if old and not Path("/proc", owner).exists():
+                _remove(folder)
 
 
 def _remove(scratch: Path) -> None:

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Install the programs that some rewards run: a TeX engine, a browser, and bubblewrap for the sandbox's namespaces.
+# Debian and Ubuntu only. What cannot be had is named and left out: the rewards that need it then do not start, and
+# their tests are skipped with the reason.
+set -u
+
+as_root=
+if [ "$(id -u)" != 0 ]; then
+    as_root="sudo -n"
+    $as_root true 2>/dev/null || { echo "install_programs: neither root nor sudo; nothing installed"; exit 0; }
+fi
+command -v apt-get >/dev/null || { echo "install_programs: no apt-get; nothing installed"; exit 0; }
+
+wanted=
+command -v bwrap >/dev/null || wanted="$wanted bubblewrap"
+command -v chromium-headless-shell >/dev/null || wanted="$wanted chromium-headless-shell"
+command -v pdflatex >/dev/null || wanted="$wanted texlive-latex-base texlive-latex-recommended"
+[ -n "$wanted" ] || exit 0
+
+export DEBIAN_FRONTEND=noninteractive
+timeout 300 $as_root apt-get update -qq >/dev/null || echo "install_programs: apt-get update failed"
+for package in $wanted; do
+    timeout 600 $as_root apt-get install -y -qq --no-install-recommends "$package" >/dev/null 2>&1 ||
+        echo "install_programs: $package cannot be installed; tests that need it are skipped"
+done
