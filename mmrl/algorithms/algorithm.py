@@ -110,10 +110,13 @@ class Algorithm:
     def shape_rewards(self, batch: RolloutBatch) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Rewards (N,), float64, NaN = unscored, and token rewards where a hook makes some.
 
-        Weighted sum of the parts, soft overlong penalty, then the hooks. Raises RewardError for an infinite reward.
+        The parts as the router combined them, soft overlong penalty, then the hooks. Raises RewardError for an infinite
+        reward.
         """
         _require(batch, self.needs_early)
-        rewards_N = weighted_sum(batch.rewards_NK, batch.weights_NK)
+        rewards_N = batch.combined_N
+        if rewards_N is None:
+            rewards_N = weighted_sum(batch.rewards_NK, batch.weights_NK)
         settings, token_rewards_NC = self.settings, batch.token_rewards_NC
         if settings.overlong_buffer:
             rewards_N = rewards_N + overlong_penalty(

@@ -24,6 +24,7 @@ class RolloutBatch:
     rollout_NC, old_NC, ref_NC: log-probs of those tokens under the sampler, the policy before the update, and the
         reference; entropy_NC of the policy before the update. None: nobody asked. 0 where mask is False.
     rewards_NK: NaN where unscored. weights_NK, or (K,) for all rows alike: 0 where a part does not apply to the row.
+    combined_N: the reward of a row as the router combined its parts (`rewards.combine`, gates); None: the weighted sum.
     truncated_N: bool, finish_reason is `length`. token_rewards_NC: rewards of single tokens, where a hook makes some.
     version_N: int64, the policy version each row was sampled with; None: all with the present one, `policy_version`.
     kind: `fresh`, `replay` or `recycled` per row; empty: all fresh. meta: further columns, first dimension N.
@@ -38,6 +39,7 @@ class RolloutBatch:
     reward_names: tuple[str, ...]
     weights_NK: torch.Tensor
     truncated_N: torch.Tensor
+    combined_N: torch.Tensor | None = None
     old_NC: torch.Tensor | None = None
     ref_NC: torch.Tensor | None = None
     entropy_NC: torch.Tensor | None = None
@@ -96,6 +98,7 @@ def batch_from_groups(
         rewards_NK=rewards.rewards_NK,
         reward_names=rewards.names,
         weights_NK=rewards.weights_NK,
+        combined_N=rewards.combined_N,
         truncated_N=torch.tensor([c.finish_reason == "length" for c in done]),
         version_N=torch.tensor([c.policy_version for c in done], dtype=torch.int64),
         step=step,
@@ -105,11 +108,15 @@ def batch_from_groups(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rewards:
-    """Scores of N completions by K parts: NaN is unscored, weight 0 is a part that does not apply to the row."""
+    """Scores of N completions by K parts: NaN is unscored, weight 0 is a part that does not apply to the row.
+
+    combined_N: what the parts of a row come to; None: their weighted sum.
+    """
 
     rewards_NK: torch.Tensor
     weights_NK: torch.Tensor
     names: tuple[str, ...]
+    combined_N: torch.Tensor | None = None
 
 
 def _grid(rows: Sequence[Sequence[float]], *, width: int, dtype: torch.dtype) -> torch.Tensor:

@@ -67,6 +67,8 @@ def check_rewards(run: Located) -> Problems:
     from mmrl.scoring.router import Router
 
     section = run.config.rewards
+    for key, problem in section.name_problems():
+        yield run.at(f"rewards.{key}", f"key 'rewards.{key}': {problem}")
     for task, parts in section.tasks.items():
         found = [problem for i, part in enumerate(parts) if (problem := _part_problem(run, f"{task}.{i}", part))]
         yield from found

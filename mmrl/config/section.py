@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +15,7 @@ PositiveFloat = Annotated[float, Field(gt=0.0)]
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 # Becomes a folder: a name with a slash or dots alone could lead out of the run folder.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Combine = Literal["sum", "product", "ordered", "normalised_sum"]
 NonNegativeFloat = Annotated[float, Field(ge=0.0)]
 
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from mmrl.config.schema import RewardPart, RewardsSection
 from mmrl.data.sample import GeometryKind, Sample
-from mmrl.errors import ConfigError, RewardError, one_line
+from mmrl.errors import ConfigError, RewardError, did_you_mean, one_line
+from mmrl.scoring.combine import PartRule, TaskRule
 from mmrl.scoring.geometry import check_space, missing_space, model_space
 from mmrl.scoring.pool import Group, Outcome, RewardCall, RewardPool
 from mmrl.scoring.reward import Form, Reward, check_machine, check_options, resolve_reward
@@ -28,6 +29,7 @@ __all__ = ["Router", "Scores"]
 
 # Completions per message to a worker: enough to make the message's cost small, few enough to redo after a time-out.
 CHUNK = 32
+_NOUNS = {"product": "a product", "ordered": "an order"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class Router:
             )
             for task, parts in section.tasks.items()
         }
+        self._rules = {task: _rule(task, parts, section) for task, parts in self._parts.items()}
         spellings = tuple(dict.fromkeys(p.spec.reward for parts in self._parts.values() for p in parts))
         self._pool = RewardPool(
             section.workers, timeout_s=section.timeout_s, spellings=spellings, relative_to=relative_to
@@ -97,6 +100,8 @@ class Router:
         Raises RewardError for a task without reward, PluginError for a plug-in that cannot be found or has no known
         form, ConfigError for an option it does not have, two parts of one name, or only format parts.
         """
+        for key, problem in self.section.name_problems():
+            raise ConfigError(f"rewards.{key}: {problem}")
         for task in tasks:
             self._parts_of(task, where="data")
         for task, parts in self._parts.items():
@@ -104,7 +109,7 @@ class Router:
                 options = part.spec.options
                 check_options(part.reward, options, where=part.where)
                 check_machine(part.reward, options, timeout_s=self.section.timeout_s, where=part.where)
-            _check_parts(task, parts)
+            _check_parts(task, parts, self._rules[task])
             self.geometry_kind(task)
 
     def check_spaces(
@@ -153,7 +158,7 @@ class Router:
                 scores.put(row, part, outcome)
                 if outcome.event and self.section.on_error == "error":
                     raise RewardError(scores.messages[f"{part.name}/{outcome.event}"])
-        return scores.finish()
+        return scores.finish(tuple(self._rules[sample.task] for sample, _ in fixed))
 
     def _plan(self, groups: Sequence[Group]) -> Iterator[tuple[Part, list[_Piece]]]:
         """What to score together: for each part of each task the pieces of one call."""
@@ -172,7 +177,8 @@ class Router:
         if task not in self._parts:
             known = ", ".join(sorted(self._parts)) or "none"
             prefix = f"{where}: " if where else ""
-            raise RewardError(f"{prefix}no reward for task {task!r}; tasks in rewards.tasks: {known}")
+            hint = did_you_mean(task, self._parts)
+            raise RewardError(f"{prefix}no reward for task {task!r}; tasks in rewards.tasks: {known}{hint}")
         return self._parts[task]
 
 
@@ -184,15 +190,31 @@ def part_name(spec: RewardPart) -> str:
     return function or Path(target).stem
 
 
-def _check_parts(task: str, parts: Sequence[Part]) -> None:
+def _rule(task: str, parts: Sequence[Part], section: RewardsSection) -> TaskRule:
+    rules = tuple(
+        PartRule(p.column, p.spec.weight, p.spec.is_format, p.spec.least_value, p.spec.tolerance) for p in parts
+    )
+    return TaskRule(rules, section.combine_of(task), leaves_out=section.on_error == "leave_out")
+
+
+def _check_parts(task: str, parts: Sequence[Part], rule: TaskRule) -> None:
+    key = f"rewards.tasks.{task}"
     repeated = [name for name, count in Counter(p.name for p in parts).items() if count > 1]
     if repeated:
-        raise ConfigError(f"rewards.tasks.{task}: two parts are named {repeated[0]!r}; set `name` of one of them")
+        raise ConfigError(f"{key}: two parts are named {repeated[0]!r}; set `name` of one of them")
     if sum(p.spec.weight for p in parts if not p.spec.is_format) <= 0:
         raise ConfigError(
-            f"rewards.tasks.{task}: the weights of the parts that are not `is_format` must add up to more than 0, "
+            f"{key}: the weights of the parts that are not `is_format` must add up to more than 0, "
             "else the task has no held-out score"
         )
+    for part in parts:
+        if rule.combine in ("product", "ordered") and part.spec.weight not in (0, 1):
+            raise ConfigError(
+                f"{key}: {part.name!r} has the weight {part.spec.weight:g}, but a reward that is "
+                f"{_NOUNS[rule.combine]} knows no weights; use 1, or 0 for a part that is only logged"
+            )
+        if part.spec.tolerance and rule.combine != "ordered":
+            raise ConfigError(f"{key}: {part.name!r} has a tolerance, which only `combine: ordered` uses")
 
 
 def _packed(pieces: Sequence[_Piece], form: Form) -> Iterator[list[_Piece]]:
@@ -235,7 +257,8 @@ class _Table:
         shape = (len(self.samples), len(names))
         self.values_NK, self.weights_NK = np.zeros(shape), np.zeros(shape)
         self.applies_NK, self.is_format_NK = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-        self.is_gate_NK = np.zeros(shape, dtype=bool)
+        self.seconds_NK = np.zeros(shape)
+        self.errors_NK, self.timeouts_NK = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
         self.extras: list[dict[str, float]] = [{} for _ in self.samples]
         self.events: Counter[str] = Counter()
         self.messages: dict[str, str] = {}
@@ -244,7 +267,9 @@ class _Table:
         place = row, part.column
         self.values_NK[place], self.weights_NK[place] = outcome.value, part.spec.weight
         self.applies_NK[place], self.is_format_NK[place] = True, part.spec.is_format
-        self.is_gate_NK[place] = part.spec.gate
+        self.seconds_NK[place] = outcome.seconds
+        self.timeouts_NK[place] = outcome.event == "timeout"
+        self.errors_NK[place] = outcome.event not in (None, "timeout")
         self.extras[row].update({f"{part.name}.{key}": value for key, value in outcome.extra.items()})
         if outcome.event:
             key = f"{part.name}/{outcome.event}"
@@ -255,18 +280,18 @@ class _Table:
                 fact = f"task {sample.task!r}, reward {part.name!r}: {outcome.event}: {reason}"
                 self.messages[key] = one_line(f"{sample.where}: {fact}")
 
-    def finish(self) -> Scores:
-        """The scores; behind a gate of 0 the other parts of the row are 0, unless they are unscored."""
-        closed_N1 = (self.is_gate_NK & (self.values_NK == 0)).any(axis=1, keepdims=True)
-        behind_NK = closed_N1 & ~self.is_gate_NK & ~np.isnan(self.values_NK)
-        self.values_NK[behind_NK] = 0.0
+    def finish(self, rules_P: tuple[TaskRule, ...]) -> Scores:
         return Scores(
             names=self.names,
             values_NK=self.values_NK,
             applies_NK=self.applies_NK,
             weights_NK=self.weights_NK,
             is_format_NK=self.is_format_NK,
+            seconds_NK=self.seconds_NK,
+            errors_NK=self.errors_NK,
+            timeouts_NK=self.timeouts_NK,
             group_sizes=self.group_sizes,
+            rules_P=rules_P,
             extras=tuple(self.extras),
             events=dict(self.events),
             messages=self.messages,

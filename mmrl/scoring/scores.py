@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+
+from mmrl.scoring.combine import TaskRule, rewards_of_group, task_scores_of_group
 
 Nested = tuple[tuple[float, ...], ...]
 
@@ -19,7 +21,8 @@ class Scores:
     values_NK: NaN where a part is unscored, 0 where it does not belong to the row's task.
     applies_NK, is_format_NK: whether a part belongs to the row's task, and whether it is a format part of it.
     weights_NK: 0 where a part does not belong to the row's task.
-    group_sizes: completions per prompt; sums to N.
+    seconds_NK: what each value cost. errors_NK, timeouts_NK: why a value is NaN.
+    group_sizes: completions per prompt; sums to N. rules_P: how the parts of each prompt's task are combined.
     extras: per row, the other numbers of rewards that return a dict, as `part.key`.
     events: count per `part/event` (see `mmrl.scoring.pool.Outcome`); messages: of each the first one, as
     one line that begins with the sample: `train.jsonl:3 (id=a): task 't', reward 'p': raised: ValueError: ...`.
@@ -33,21 +36,24 @@ class Scores:
     applies_NK: np.ndarray
     weights_NK: np.ndarray
     is_format_NK: np.ndarray
+    seconds_NK: np.ndarray
+    errors_NK: np.ndarray
+    timeouts_NK: np.ndarray
     group_sizes: tuple[int, ...]
+    rules_P: tuple[TaskRule, ...]
     extras: tuple[Mapping[str, float], ...]
     events: Mapping[str, int]
     messages: Mapping[str, str]
 
     @cached_property
     def rewards_N(self) -> np.ndarray:
-        """Weighted sums; NaN where a part with a weight is unscored."""
-        return _weighted_sum(self.values_NK, self.weights_NK)
+        """The parts combined by the task's rule; NaN where a part with a weight is unscored."""
+        return self._by_group(rewards_of_group)
 
     @cached_property
     def task_scores_N(self) -> np.ndarray:
-        """Weighted means of the parts that are not format parts: what held-out scores are made of."""
-        weights_NK = np.where(self.is_format_NK, 0.0, self.weights_NK)
-        return _weighted_sum(self.values_NK, weights_NK) / weights_NK.sum(axis=1)
+        """What held-out scores are made of: the parts that are not format parts (`combine.task_scores_of_group`)."""
+        return self._by_group(task_scores_of_group)
 
     @cached_property
     def rewards(self) -> Nested:
@@ -74,11 +80,13 @@ class Scores:
         """`row_breakdown` of one completion of one group."""
         return self.row_breakdown(sum(self.group_sizes[:group]) + completion)
 
+    def _by_group(self, combine: Callable[[np.ndarray, TaskRule], np.ndarray]) -> np.ndarray:
+        groups = np.split(self.values_NK, self._bounds)
+        return np.concatenate([np.zeros(0), *map(combine, groups, self.rules_P)])
+
     def _per_group(self, values_N: np.ndarray) -> Nested:
-        bounds = np.cumsum(self.group_sizes)[:-1]
-        return tuple(tuple(part.tolist()) for part in np.split(values_N, bounds))
+        return tuple(tuple(part.tolist()) for part in np.split(values_N, self._bounds))
 
-
-def _weighted_sum(values_NK: np.ndarray, weights_NK: np.ndarray) -> np.ndarray:
-    # A part of weight 0 is only logged: its NaN must not make the row unscored.
-    return np.where(weights_NK != 0, values_NK * weights_NK, 0.0).sum(axis=1)
+    @property
+    def _bounds(self) -> np.ndarray:
+        return np.cumsum(self.group_sizes)[:-1]

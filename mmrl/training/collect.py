@@ -5,6 +5,7 @@ Shape letters: P prompts, N sequences (completions), C completion tokens, K rewa
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -171,9 +172,33 @@ def staleness(batch: RolloutBatch) -> dict[str, float]:
 def as_batch(rolled: ScoredRollouts, *, step: int, total_steps: int) -> RolloutBatch:
     """The arrays the algorithm works on; groups are numbered in the order of their prompts."""
     scores = rolled.scores
-    rewards = Rewards(torch.from_numpy(scores.values_NK), torch.from_numpy(scores.weights_NK), scores.names)
+    rewards = Rewards(
+        torch.from_numpy(scores.values_NK),
+        torch.from_numpy(scores.weights_NK),
+        scores.names,
+        combined_N=torch.from_numpy(scores.rewards_N),
+    )
     ids = [prompt_id(item) for item in rolled.prepared]
     return batch_from_groups(rolled.groups, ids, rewards=rewards, step=step, total_steps=total_steps)
+
+
+def _log_parts(rolled: ScoredRollouts, *, values: dict[str, list[float]]) -> None:
+    """Per task and part: value, shares at 0 and at 1, of errors and of time-outs, seconds of a completion."""
+    scores = rolled.scores
+    tasks = [
+        item.sample.task for item, size in zip(rolled.prepared, scores.group_sizes, strict=True) for _ in range(size)
+    ]
+    for row, task in enumerate(tasks):
+        for part, value in scores.row_breakdown(row).items():
+            values[f"reward/part/{task}/{part}"].append(value)
+        for column in scores.applies_NK[row].nonzero()[0].tolist():
+            place, value = f"{task}/{scores.names[column]}", float(scores.values_NK[row, column])
+            if not math.isnan(value):
+                values[f"reward/at_0/{place}"].append(float(value == 0))
+                values[f"reward/at_1/{place}"].append(float(value == 1))
+            values[f"reward/errors/{place}"].append(float(scores.errors_NK[row, column]))
+            values[f"reward/timeouts/{place}"].append(float(scores.timeouts_NK[row, column]))
+            values[f"perf/reward_seconds/{place}"].append(float(scores.seconds_NK[row, column]))
 
 
 def log_rollouts(
@@ -182,11 +207,10 @@ def log_rollouts(
     """Add what a round gave to the logged values: rewards per task and part, lengths, groups without signal."""
     for index, item in enumerate(rolled.prepared):
         task = item.sample.task
-        for completion, reward in enumerate(rolled.scores.rewards[index]):
+        for reward in rolled.scores.rewards[index]:
             values["reward/mean"].append(reward)
             values[f"reward/task/{task}"].append(reward)
-            for part, value in rolled.scores.breakdown_of(index, completion).items():
-                values[f"reward/part/{task}/{part}"].append(value)
+    _log_parts(rolled, values=values)
     stats = group_stats(rewards_N, batch.gid_N)
     values["groups/zero_std"] += stats.constant_N.float().tolist()
     values["groups/reward_std"] += stats.std_N.tolist()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-MODULES = ("geometry", "parse", "router")
+MODULES = ("combine", "geometry", "parse", "router")
 
 
 @pytest.mark.parametrize("name", MODULES)

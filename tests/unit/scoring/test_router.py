@@ -47,7 +47,7 @@ def test_behind_a_closed_gate_the_other_parts_count_nothing():
     scores = router({"quiz": parts}).score([(answered("B", task="quiz"), [right, wrong, "B"])])
     assert scores.rewards == (pytest.approx((1.0, 0.2, 0.0)),)
     assert scores.task_scores == ((1.0, 0.0, 0.0),)
-    assert scores.breakdown_of(0, 2) == {"choice": 0.0, "format": 0.0}
+    assert scores.breakdown_of(0, 2) == {"choice": 1.0, "format": 0.0}
     unusable = router({"quiz": parts}).score([(answered({}, task="quiz"), ["B"])])
     assert math.isnan(unusable.rewards[0][0])
 
@@ -224,3 +224,73 @@ def test_the_same_row_at_two_pixel_budgets_gives_reward_1_for_the_right_place_in
     sample = to_model_space(row, _seen_at(*size), kind="box", box_space=box_space, time_space=None)
     assert router(TASKS).score([(sample, [right_place])]).task_scores == ((1.0,),)
     assert format_geometry(sample.answer, "box") == right_place
+
+
+LETTERS = [{"reward": "choice"}, {"reward": "format", "is_format": True}]
+
+
+def test_tasks_named_alike_have_the_same_parts():
+    checked = router({"quiz": LETTERS}, like={"exam": "quiz"})
+    checked.validate(["quiz", "exam"])
+    assert checked.score([(answered("B", task="exam"), ["B"])]).rewards == ((1.0,),)
+    again = RewardsSection.model_validate(checked.section.model_dump())
+    assert again == checked.section
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"like": {"exam": "quizz"}}, r"rewards\.like: 'exam' is like 'quizz', .*known: quiz; did you mean 'quiz'"),
+        ({"like": {"quiz": "box"}, "tasks": {"quiz": LETTERS, "box": GROUNDED}}, "'quiz' has parts of its own"),
+        ({"combine": {"quizz": "ordered"}}, r"rewards\.combine: names 'quizz', .*did you mean 'quiz'"),
+        (
+            {"combine": "product", "tasks": {"box": GROUNDED}},
+            "'format' has the weight 0.2, but a reward that is a product",
+        ),
+        ({"tasks": {"quiz": [{"reward": "choice", "tolerance": 0.1}]}}, "only `combine: ordered` uses"),
+    ],
+)
+def test_names_weights_and_tolerances_that_do_not_fit(section, message):
+    with pytest.raises(ConfigError, match=message):
+        router(**{"tasks": {"quiz": LETTERS}, **section}).validate()
+
+
+def test_each_task_has_its_own_way_of_combining():
+    tasks = {"quiz": LETTERS, "box": [{"reward": "box_iou", "tolerance": 0.05}, {"reward": "format"}]}
+    scores = router(tasks, combine={"box": "ordered"}).score(
+        [
+            (answered("B", task="quiz"), ["B", "<think>x</think><answer>B</answer>"]),
+            (
+                answered([0, 0, 100, 100], task="box"),
+                ["0 0 100 100", "<think>x</think><answer>0 0 100 96</answer>", "no"],
+            ),
+        ]
+    )
+    assert scores.rewards == ((1.0, 2.0), (0.5, 1.0, 0.0))
+    assert scores.task_scores[1][0] == 0.5  # the mean of its parts: nothing is compared
+
+
+def test_a_failing_part_may_be_left_out():
+    tasks = {"t": [{"reward": "exact_text"}, {"reward": f"{FILE}:score"}]}
+    scores = router(tasks, on_error="leave_out").score([(answered("raise"), ["raise", "no"])])
+    assert scores.rewards == ((2.0, 2.0),) and scores.events == {"score/raised": 1}
+
+
+def test_a_gate_with_a_least_value():
+    parts = [{"reward": "exact_text"}, {"reward": "box_iou", "weight": 0.0, "gate": {"min": 0.5}}]
+    answer = "0 0 100 100"
+    scores = router({"t": parts}).score([(answered(answer, task="t"), ["0 0 100 100", "0 0 100 40"])])
+    assert scores.rewards == ((1.0, 0.0),)
+
+
+def test_seconds_errors_and_time_outs_of_every_part():
+    with router({"t": [{"reward": f"{FILE}:score"}]}, workers=1, timeout_s=1.0) as timed:
+        scores = timed.score([(answered("x"), ["ok", "hang", "raise"])])
+    assert scores.timeouts_NK[:, 0].tolist() == [False, True, False]
+    assert scores.errors_NK[:, 0].tolist() == [False, False, True]
+    assert scores.seconds_NK[1, 0] == 1.0 and 0 < scores.seconds_NK[0, 0] < 0.5
+
+
+def test_an_unknown_task_is_named_with_the_nearest():
+    with pytest.raises(RewardError, match=r"no reward for task 'qiuz'; .*: box, quiz; did you mean 'quiz'\?"):
+        router(TASKS).validate(["qiuz"])
