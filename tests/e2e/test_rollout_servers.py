@@ -44,6 +44,7 @@ from mmrl.rollout.vllm_engine import VllmEngine
 from mmrl.rollout.vllm_private import CoreOptions, TransferStep, import_vllm
 
 STAGE = {"name": "rl", "kind": "grpo", "steps": 2, "prompts_per_step": 4, "lr": 1e-3}
+ZERO_3 = ("rollout.engine=vllm_server", "train.zero_stage=3")
 LIMITS = ("rollout.vllm.max_model_len=512", "rollout.vllm.max_num_seqs=64", "rollout.servers.max_request_mb=1")
 
 
@@ -376,18 +377,21 @@ def test_a_restarted_server_answers_only_once_it_has_the_weights(place, engine):
     assert place.get(1)["answered"] > 0
 
 
-def test_a_training_run_is_that_of_vllm_in_process(place):
-    """Resumes too: the servers' weights are whatever the run before left."""
+def test_a_training_run_of_two_processes_is_that_of_vllm_in_one(place):
+    """Under ZeRO-3, where every weight is gathered by both before the first process sends it to the servers."""
     urls = f"rollout.servers.urls=[{','.join(place.urls)}]"
     token = f"rollout.servers.token_file={place.folder / 'token'}"
-    mmrl_train(place.config, "name=in_process", "rollout.engine=vllm")
-    mmrl_train(place.config, "name=by_server", "rollout.engine=vllm_server", urls, token)
-    in_process, by_server = (rows(place.folder / "runs" / name) for name in ("in_process", "by_server"))
+    by_server = started("launch", "--nproc", 2, "train", place.config, "name=by_server", *ZERO_3, urls, token)
+    in_process = started("train", place.config, "name=in_process", "rollout.engine=vllm")
+    for process in (by_server, in_process):
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == 0, said[-2000:]
+    mine, theirs = (rows(place.folder / "runs" / name) for name in ("by_server", "in_process"))
 
-    assert len(by_server) == len(in_process) >= 2
-    for mine, theirs in zip(by_server, in_process, strict=True):
-        assert mine == pytest.approx(theirs, abs=1e-5)
-    assert max(row.get("policy/rollout_gap_max", 0.0) for row in by_server) < 1e-5
+    assert len(mine) == len(theirs) >= 3
+    for row, other in zip(mine, theirs, strict=True):
+        assert row == pytest.approx(other, abs=1e-5)
+    assert max(row.get("policy/rollout_gap_max", 0.0) for row in mine) < 1e-5
 
 
 def rows(folder: Path) -> list[dict]:
@@ -395,16 +399,29 @@ def rows(folder: Path) -> list[dict]:
     return [{key: value for key, value in row.items() if not key.startswith("perf/")} for row in written]
 
 
-def mmrl_train(*arguments: object) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mmrl", "train", *map(str, arguments)], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+def started(*arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "mmrl", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-def test_servers_end_when_asked_and_the_engine_says_that_none_is_left(place, engine):
+def test_a_server_whose_engine_fails_says_so_and_ends(place):
+    """A picture with fewer pixels than its grid says; the server is the second one's last."""
+    engine = server_engine(place.vlm, place.urls[1:], place.token)
+    engine.sync_weights(place.vlm.model.named_parameters(), 1)
+    picture = place.vlm.image(11)
+    rows_of_tokens = picture.frames_F3HW.shape[2] - 2 * place.vlm.processor.geometry.patch_size
+    broken = dataclasses.replace(picture, frames_F3HW=picture.frames_F3HW[:, :, :rows_of_tokens])
+    [request, *_] = mixed_requests(place.vlm)
+    with pytest.raises(EngineError, match=r"no rollout server can answer: .* lost \("):
+        run(engine, [dataclasses.replace(request, prompt=rendered(place.vlm, broken))])
+    engine.close()
+
+    assert place.servers[1].process.wait(timeout=60) == 2
+    assert "error: vLLM failed at a decoding step: " in place.servers[1].log.read_text()
+
+
+def test_a_server_ends_when_asked_and_the_engine_says_that_none_is_left(place, engine):
     assert place.servers[0].end(signal.SIGTERM) == 0
-    assert place.servers[1].end(signal.SIGINT) == 130
     with pytest.raises(EngineError) as error:
         run(engine, mixed_requests(place.vlm))
     assert all(f"{url} lost (ConnectError" in str(error.value) for url in place.urls)

@@ -17,7 +17,7 @@ from mmrl.rollout.server.http import Patience, ServerHttp
 from mmrl.rollout.server.push import Way
 from mmrl.rollout.weight_names import expected_weights
 
-START_S = 120
+START_S = 300
 ALONE = Processes(is_main=True, count=1, together=lambda function: function(), shared=lambda value: value)
 
 
@@ -50,7 +50,13 @@ class StartedServer:
 
 
 def server_engine(
-    vlm: TinyVlm, urls: Sequence[str], token: str, *, way: Way = "auto", start_s: float = 10
+    vlm: TinyVlm,
+    urls: Sequence[str],
+    token: str,
+    *,
+    way: Way = "auto",
+    start_s: float = 10,
+    dtype: str = "float32",
 ) -> ServerEngine:
     """As `open_engine` makes it, with less patience."""
     options = ClientOptions(
@@ -58,4 +64,4 @@ def server_engine(
     )
     expected = expected_weights(vlm.processor.folder)
     http = ServerHttp(token, Patience(total_s=60, silence_s=20))
-    return ServerEngine(vlm.processor, http, options, expected=expected, dtype="float32", processes=ALONE)
+    return ServerEngine(vlm.processor, http, options, expected=expected, dtype=dtype, processes=ALONE)

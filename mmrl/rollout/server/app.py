@@ -88,6 +88,7 @@ class RolloutApp:
         return RequireToken(Starlette(routes=routes, exception_handlers={EngineError: _refusal}), token)
 
     async def _health(self, request: HttpRequest) -> Response:
+        self._worker.check()
         weights = self._worker.weights
         state = {"outstanding": self._worker.outstanding, "answered": self._worker.answered}
         return JSONResponse({**self._facts, **state, "weights": None if weights is None else asdict(weights)})

@@ -135,10 +135,10 @@ class ServerEngine:
         are not the servers', or no server takes the weights.
         """
         with self._syncing:
-            tensors = iter(named_tensors)
-            weights = WeightsId(self._session, self._number + 1, policy_version)
-            taken = self._processes.shared(self._processes.together(lambda: self._send(tensors, weights)))
+            # Counted whatever comes of it: a server that took weights of a sync that failed must not pass for right.
             self._number += 1
+            tensors, weights = iter(named_tensors), WeightsId(self._session, self._number, policy_version)
+            taken = self._processes.shared(self._processes.together(lambda: self._send(tensors, weights)))
             self._call(self._end_sync(weights, taken))
 
     def sleep(self) -> None:

@@ -40,18 +40,18 @@ class ServerHttp:
         headers = {"Authorization": f"Bearer {token}"}
         # No proxy of the environment: it would see the token, and loopback is not behind it.
         self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, headers=headers, trust_env=False)
-        self._total_s = patience.total_s
+        self._patience = patience
 
     async def health(self, url: str) -> dict[str, Any]:
         """What the server says of itself. Raises LostError, or EngineError where it refuses the token."""
-        return await self._within(CONNECT_S, self._answer("GET", f"{url}/health"))
+        return await self._within(self._patience.silence_s, self._answer("GET", f"{url}/health"))
 
     async def post(
         self, url: str, *, content: bytes | None = None, record: Any = None, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """The answer to a body of bytes or JSON. Raises LostError, BehindError, or EngineError for a refusal."""
         body: dict[str, Any] = {"json": record} if content is None else {"content": content}
-        return await self._within(self._total_s, self._answer("POST", url, headers=headers, **body))
+        return await self._within(self._patience.total_s, self._answer("POST", url, headers=headers, **body))
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -117,11 +117,16 @@ class Worker:
         self._running: dict[Request, Future[Group]] = {}
         self._update: WeightStream | None = None
         self._loading: WeightStream | None = None
-        self._problem: EngineError | None = None
+        self._problem: FailedError | None = None
         self._lock = threading.Lock()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="rollout engine", daemon=True)
         self._thread.start()
+
+    def check(self) -> None:
+        """Raise FailedError where the engine has ended."""
+        if self._problem is not None:
+            raise self._problem
 
     @property
     def outstanding(self) -> int:
@@ -174,7 +179,7 @@ class Worker:
         else:
             self._on_failure(str(problem))
 
-    def _end(self, problem: EngineError) -> None:
+    def _end(self, problem: FailedError) -> None:
         """Answer everybody who waits; who comes later is refused at once."""
         for future in self._running.values():
             _resolve(future, problem)
@@ -191,8 +196,7 @@ class Worker:
 
     def _send(self, message: Callable[[], None]) -> None:
         with self._lock:
-            if self._problem is not None:
-                raise self._problem
+            self.check()
             self._inbox.put(message)
 
     def _turn(self) -> None:
