@@ -86,8 +86,8 @@ def parse_actions(text: str) -> tuple[GuiAction, ...] | None:
 
 
 def gold_action(sample: Sample) -> GuiAction:
-    """The answer as one action; RewardError, naming the sample, for anything else."""
-    action = read_action(sample.answer)
+    """The answer, a mapping or its text, as one action; RewardError, naming the sample, for anything else."""
+    action = read_action(_value(sample))
     if action is None:
         raise bad_answer(sample, wanted="an action such as {action: click, box: [x1, y1, x2, y2]}")
     return _checked(action, sample)
@@ -95,11 +95,16 @@ def gold_action(sample: Sample) -> GuiAction:
 
 def gold_actions(sample: Sample) -> tuple[GuiAction, ...]:
     """The answer as a list of actions, one or more; RewardError, naming the sample, for anything else."""
-    listed = sample.answer if isinstance(sample.answer, list | tuple) else [sample.answer]
+    value = _value(sample)
+    listed = value if isinstance(value, list | tuple) else [value]
     actions = [read_action(v) for v in listed]
     if not actions or None in actions:
         raise bad_answer(sample, wanted="a list of actions such as {action: click, box: [x1, y1, x2, y2]}")
     return tuple(_checked(action, sample) for action in actions if action is not None)
+
+
+def _value(sample: Sample) -> Any:
+    return read_literal(sample.answer) if isinstance(sample.answer, str) else sample.answer
 
 
 def _checked(action: GuiAction, sample: Sample) -> GuiAction:
