@@ -212,6 +212,7 @@ def generate(
     raw: Annotated[bool, typer.Option("--raw", help="No user template around the question.")] = False,
     draw: Annotated[Path, typer.Option(help="PNG of the media with boxes, points and times.")] = Path("answer.png"),
     dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Type of the weights.")] = "bfloat16",
+    engine: Annotated[Literal["hf", "vllm"], typer.Option(help="What decodes (docs/rollout.md).")] = "hf",
     cache: Annotated[Path, typer.Option(help="Pixel cache to use.")] = DEFAULT_CACHE,
 ) -> None:
     """Ask a model about pictures and clips, under the settings it was trained with."""
@@ -223,7 +224,7 @@ def generate(
     media.extend(("video", path) for path in video or ())
     raise typer.Exit(
         generate_command(
-            Speaker.of(ModelSection(path=model, dtype=dtype), adapter),
+            Speaker.of(ModelSection(path=model, dtype=dtype), adapter, engine),
             Question(prompt, tuple(media), task=task, system=system, template=not raw),
             n=n,
             sampling=question_sampling(n, temperature=temperature, max_new_tokens=max_new_tokens),

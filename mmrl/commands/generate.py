@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mmrl.config.schema import BudgetClass, DataSection, DatasetSection, ModelSection, RunConfig, VideoSection
 from mmrl.data.cache import PixelCache
@@ -26,11 +27,13 @@ from mmrl.errors import ConfigError
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import CHAT_TEMPLATE, load_weights, processor_of
 from mmrl.models.lora import load_adapter
+from mmrl.models.merged import merged_parameters
 from mmrl.models.trained_with import TrainedWith, checkpoint_settings
 from mmrl.rollout.hf_engine import HfEngine
-from mmrl.rollout.types import Request, Sampling
+from mmrl.rollout.types import Group, Request, Sampling
 from mmrl.scoring.parse import extract_prediction, parse_span, parse_values
 
+EngineName = Literal["hf", "vllm"]
 _NUMBER = r"-?\d+(?:\.\d+)?"
 _BRACKETED = re.compile(rf"[\[(]\s*({_NUMBER}(?:\s*,\s*{_NUMBER}){{1,3}})\s*[\])]")
 
@@ -52,18 +55,22 @@ class Question:
 
 @dataclass(frozen=True)
 class Speaker:
-    """A model and what it was trained with. adapter: folder of a LoRA adapter that is put into it."""
+    """A model and what it was trained with.
+
+    adapter: folder of a LoRA adapter that is put into it. engine: what decodes.
+    """
 
     section: ModelSection
     settings: TrainedWith | None
     adapter: Path | None = None
+    engine: EngineName = "hf"
 
     @classmethod
-    def of(cls, section: ModelSection, adapter: Path | None) -> Speaker:
+    def of(cls, section: ModelSection, adapter: Path | None, engine: EngineName = "hf") -> Speaker:
         """The adapter's settings hold where there is one, else the model's own."""
         settings = checkpoint_settings(adapter or section.path)
         if adapter is None or settings is None:
-            return cls(section, settings, adapter)
+            return cls(section, settings, adapter, engine)
         template = adapter / CHAT_TEMPLATE
         changes = {
             "box_space": settings.box_space,
@@ -71,7 +78,26 @@ class Speaker:
             "enable_thinking": settings.enable_thinking,
             "chat_template": str(template) if template.is_file() else None,
         }
-        return cls(section.model_copy(update=changes), settings, adapter)
+        return cls(section.model_copy(update=changes), settings, adapter, engine)
+
+    def answer(self, request: Request, processor: FamilyProcessor) -> Group:
+        """The completions of a request. vLLM gets the weights as in a training, and holds no more than the request."""
+        model = self.load()
+        if self.engine == "hf":
+            [group] = HfEngine(model, processor).generate([request])
+            return group
+        from mmrl.rollout.vllm_engine import VllmEngine
+        from mmrl.rollout.vllm_private import CoreOptions
+
+        options = CoreOptions(
+            dtype=self.section.dtype,
+            max_model_len=len(request.prompt.prompt_ids_T) + request.sampling.max_new_tokens,
+            trust_remote_code=self.section.trust_remote_code,
+        )
+        with closing(VllmEngine(processor, options)) as engine:
+            engine.sync_weights(merged_parameters(model), 0)
+            [group] = engine.generate([request])
+        return group
 
     def load(self) -> Any:
         model = load_weights(self.section)
@@ -99,8 +125,7 @@ def generate_command(
     for line in setting_lines(speaker, processor, question):
         print(line, file=sys.stderr)
     prompt = _prompt(question, speaker.settings, processor, cache)
-    engine = HfEngine(speaker.load(), processor)
-    [group] = list(engine.generate([Request("question", prompt, n=n, sampling=sampling, seed=seed)]))
+    group = speaker.answer(Request("question", prompt, n=n, sampling=sampling, seed=seed), processor)
     marks: list[Mark] = []
     for number, completion in enumerate(group.completions):
         heading = f"[{number + 1}] " if n > 1 else ""

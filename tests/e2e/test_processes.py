@@ -78,6 +78,7 @@ def place(tmp_path_factory) -> Place:
     bad = [str(broken), "data.shuffle=false", "data.val=[]", "data.max_skipped_fraction=0.5"]
     jobs = [
         *({"name": name, **job} for name, job in ZERO_PAIRS.items()),
+        {"name": "gather", "gather": "qwen2_5_vl"},
         {"name": "zero3", "train": zero3},
         {"name": "forget", "forget": str(here.run("zero3"))},
         {"name": "zero3_again", "train": [*zero3[:-2], "name=zero3", *zero3[-1:]], "resume": True},
@@ -149,6 +150,17 @@ def _in_one_process(vlm, found: list[dict[str, float]], pairs) -> dict[str, torc
         optimizer.step()
         assert stats == pytest.approx({"loss/total": loss, "rows": 5.0, "grad_norm": norm}, rel=1e-5), pair
     return {name: parameter.detach() for name, parameter in model.model.named_parameters()}
+
+
+def test_zero_3_weights_are_gathered_one_by_one_for_an_engine(place):  # fault 56
+    """The reported sync passed `torch.Size([0])` on. Such a tensor is refused by name, and with both shapes."""
+    own = {name: list(p.shape) for name, p in tiny_vlm("qwen2_5_vl").model.named_parameters()}
+    for found in place.results["gather"]:
+        assert found["shapes"] == own
+        assert found["most"] == 1
+        assert found["passed"] == 0
+        first = next(iter(own))
+        assert found["said"] == f"weight {first}: the trainer sent (0,), the engine has {tuple(own[first])}"
 
 
 def test_two_processes_under_zero_3_train_as_one_does(place):  # faults 56, 57, 77

@@ -3,8 +3,9 @@
     run_jobs(folder, [{"name": "z3", "train": ["config.yaml", "train.zero_stage=3"]}], processes=2)
 
 Kinds of jobs: `pairs` trains on every pair of modalities, `train` runs `mmrl train`, `fails` runs one that raises and
-gives the type of error in each process, `forget` moves the newest
-checkpoint of a run out of `checkpoints/`. What a job returns is in the dictionary of results, under its name.
+gives the type of error in each process, `gather` walks through the whole weights of a model under ZeRO-3, `forget`
+moves the newest checkpoint of a run out of `checkpoints/`. What a job returns is in the dictionary of results, under
+its name.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def run_jobs(folder: Path, jobs: Sequence[dict[str, Any]], *, processes: int) ->
         [*command, __file__, str(asked), str(answered)],
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=900,
         check=False,
         env=environment,
     )
@@ -135,6 +136,35 @@ def _errors_of(arguments: Sequence[str]) -> list[str]:
     raise AssertionError("the run went through")
 
 
+def _gather(family: str) -> list[dict[str, Any]]:
+    """Of each process: the shapes that passed a weight check, how many parameters were whole at once at most, and what
+    the check says of parameters that were not gathered.
+    """
+    from mmrl.errors import EngineError
+    from mmrl.rollout.weight_names import WeightCheck, expected_weights
+    from mmrl.training import distributed, zero
+    from mmrl.training.schedule import build_optimizer
+
+    vlm, train = tiny_vlm(family), train_section(zero_stage=3)
+    model = _copy_of(vlm)
+    config = zero.engine_config(model_section=ModelSection(path="tiny", dtype="float32"), train=train)
+    zero.build_engine(model, build_optimizer(model, train), config)
+    expected, most, shapes = expected_weights(vlm.processor.folder), 0, {}
+    check = WeightCheck(expected)
+    for name, tensor in check.passing(zero.whole_tensors(model.named_parameters())):
+        most = max(most, sum(parameter.numel() > 0 for parameter in model.parameters()))
+        shapes[name] = list(tensor.shape)
+    check.finish()
+    ungathered = WeightCheck(expected)
+    passed = len(list(ungathered.passing(model.named_parameters())))
+    try:
+        ungathered.finish()
+        said = ""
+    except EngineError as error:
+        said = str(error)
+    return distributed.gather_objects({"shapes": shapes, "most": most, "passed": passed, "said": said})
+
+
 def _forget(run: Path) -> None:
     from mmrl.training import distributed
     from mmrl.training.checkpoint import find_checkpoints
@@ -147,6 +177,8 @@ def _do(job: dict[str, Any], out: Path) -> Any:
         return _train_on_pairs(job, out)
     if "fails" in job:
         return _errors_of(job["fails"])
+    if "gather" in job:
+        return _gather(job["gather"])
     if "forget" in job:
         return _forget(Path(job["forget"]))
     return _train(job["train"], resume=job.get("resume", False))
@@ -160,10 +192,15 @@ def main(asked: Path, answered: Path) -> None:
     faulthandler.dump_traceback_later(120, exit=True)  # a hang says where
     jobs = json.loads(asked.read_text())
     for job in jobs:
-        if "family" in job:
-            tiny_vlm(job["family"])  # in a process group transformers would write the model in one process only
+        if "family" in job or "gather" in job:
+            tiny_vlm(
+                job.get("family") or job["gather"]
+            )  # in a process group transformers would write the model in one process only
     distributed.start_processes()
-    results = {job["name"]: _do(job, answered.parent) for job in jobs}
+    results = {}
+    for job in jobs:
+        faulthandler.dump_traceback_later(120, exit=True)
+        results[job["name"]] = _do(job, answered.parent)
     if distributed.is_main():
         answered.write_text(json.dumps(results))
     distributed.barrier()
