@@ -1,18 +1,15 @@
-"""All that this project knows of vLLM: versions, environment, private interface. No other file imports it.
+"""All that this project does with vLLM and its private interface. Only this file and its guard import it.
 
 vLLM runs inside the trainer's process (no engine process, no server): weights are handed over as references, and
 prompts as token ids with normalised patches, so that neither a path nor a second decode nor a second tokenisation is
-between what was rendered and what is sampled. vLLM has no public call for that. PRIVATE lists what is used in its
-place; it is checked when an engine is opened, and by a test.
+between what was rendered and what is sampled. vLLM has no public call for that. `vllm_guard` lists what is used in its
+place.
 
 Shape letters: T prompt tokens, N patches, X values of a patch, V vocabulary, B sequences.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
-import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,48 +19,12 @@ from typing import Any, Literal
 
 import torch
 
-from mmrl.config.rollout_checks import INSTALL_VLLM
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.vision import VisionGeometry
 from mmrl.errors import EngineError
+from mmrl.rollout.vllm_guard import engine_errors, import_vllm, unchanged_environment, vllm_module
 from mmrl.rollout.vllm_media import MediaSpan
 
-SUPPORTED = "0.32"
-# Read by vLLM when it is imported. One process; the model runner that takes logits processors of this form on GPUs
-# and CPUs alike; threads stay where the trainer has them.
-ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_USE_V2_MODEL_RUNNER": "0",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-}
-# May be set by the user.
-DEFAULTS = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
-# (module, name, parameters that are used)
-PRIVATE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("vllm.inputs", "mm_input", ("prompt_token_ids", "mm_kwargs", "mm_hashes", "mm_placeholders")),
-    ("vllm.inputs", "tokens_input", ("prompt_token_ids",)),
-    ("vllm.multimodal.inputs", "MultiModalKwargsItems.from_hf_inputs", ("hf_inputs", "config_by_key")),
-    ("vllm.multimodal.inputs", "PlaceholderRange", ("offset", "length", "is_embed")),
-    ("vllm.multimodal.inputs", "MultiModalFeatureSpec", ("data", "modality", "identifier", "mm_position", "mm_hash")),
-    ("vllm.multimodal.processing", "BaseMultiModalProcessor._get_mm_fields_config", ("hf_inputs",)),
-    ("vllm.v1.engine.llm_engine", "LLMEngine.add_request", ("request_id", "prompt", "params")),
-    ("vllm.v1.engine.llm_engine", "LLMEngine.step", ()),
-    ("vllm.v1.engine.llm_engine", "LLMEngine.abort_request", ("request_ids",)),
-    ("vllm.v1.engine.llm_engine", "LLMEngine.reset_prefix_cache", ()),
-    ("vllm.v1.engine.llm_engine", "LLMEngine.reset_mm_cache", ()),
-    ("vllm.v1.engine.llm_engine", "LLMEngine.reset_encoder_cache", ()),
-    ("vllm.v1.engine.core_client", "InprocClient.shutdown", ()),
-    ("vllm.distributed.parallel_state", "destroy_distributed_environment", ()),
-    ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner.reload_weights", ("weights_iterator",)),
-    ("vllm.v1.sample.logits_processor", "LogitsProcessor.apply", ("logits",)),
-    ("vllm.model_executor.models.interfaces", "SupportsMRoPE.get_mrope_input_positions", ("mm_features",)),
-    ("vllm.v1.worker.gpu_worker", "Worker.init_weight_transfer_engine", ("init_info",)),
-    ("vllm.v1.worker.gpu_worker", "Worker.start_weight_update", ()),
-    ("vllm.v1.worker.gpu_worker", "Worker.update_weights", ("update_info",)),
-    ("vllm.v1.worker.gpu_worker", "Worker.finish_weight_update", ()),
-    ("vllm.distributed.weight_transfer.factory", "WeightTransferTrainerFactory.trainer_init", ("client", "source")),
-    ("vllm.logprobs", "FlatLogprobs", ("start_indices", "end_indices", "token_ids", "logprobs", "ranks")),
-)
 MAX_ALTERNATIVES = 64
 TransferCall = Literal["init_weight_transfer_engine", "start_weight_update", "update_weights", "finish_weight_update"]
 
@@ -133,7 +94,7 @@ class VllmCore:
         vllm = import_vllm()
         on_gpu = torch.cuda.is_available()
         ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
-        with engine_errors(f"opening vLLM for {folder}"), _unchanged_environment(), _unchanged_threads():
+        with engine_errors(f"opening vLLM for {folder}"), unchanged_environment(), _unchanged_threads():
             os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cpu_kv_cache_gb)
             self._llm = vllm.LLM(
                 str(folder),
@@ -171,13 +132,13 @@ class VllmCore:
         from transformers import BatchFeature
 
         features = BatchFeature(geometry.engine_inputs(entry))
-        items = _module("vllm.multimodal.inputs").MultiModalKwargsItems
+        items = vllm_module("vllm.multimodal.inputs").MultiModalKwargsItems
         [[item]] = items.from_hf_inputs(features, self._fields(features, {})).values()
         return item
 
     def prompt(self, ids: Sequence[int], spans: Sequence[MediaSpan], media: Mapping[str, Any]) -> Any:
         """Token ids, expanded, with the place of every medium. media: what `medium` gave, by the entry's key."""
-        inputs = _module("vllm.inputs")
+        inputs = vllm_module("vllm.inputs")
         if not spans:
             return inputs.tokens_input(list(ids))
         items: dict[str, list[Any]] = {}
@@ -187,7 +148,7 @@ class VllmCore:
             items.setdefault(span.modality, []).append(media[span.entry.key])
             keys.setdefault(span.modality, []).append(span.entry.key)
             ranges.setdefault(span.modality, []).append(_range(span))
-        kwargs = _module("vllm.multimodal.inputs").MultiModalKwargsItems(items)
+        kwargs = vllm_module("vllm.multimodal.inputs").MultiModalKwargsItems(items)
         return inputs.mm_input(list(ids), kwargs, keys, ranges)
 
     def positions(
@@ -196,7 +157,7 @@ class VllmCore:
         """Where vLLM places the tokens of a prompt with media: (3, T), and the position that comes next."""
         if not hasattr(self._model, "get_mrope_input_positions"):  # one axis: tokens are counted
             return torch.arange(len(ids)).expand(3, -1), len(ids)
-        feature = _module("vllm.multimodal.inputs").MultiModalFeatureSpec
+        feature = vllm_module("vllm.multimodal.inputs").MultiModalFeatureSpec
         features = [
             feature(
                 data=media[span.entry.key],
@@ -270,7 +231,7 @@ def open_weight_transfer(client: Any, source: Any, *, address: tuple[str, int], 
     client: how vLLM's `VLLMWeightSyncClient` reaches the engines. source: a `WeightSource`.
     """
     import_vllm()
-    base, nccl = (_module(f"vllm.distributed.weight_transfer.{name}") for name in ("factory", "nccl_engine"))
+    base, nccl = (vllm_module(f"vllm.distributed.weight_transfer.{name}") for name in ("factory", "nccl_engine"))
     host, port = address
     info = nccl.NCCLTrainerInitInfo(master_address=host, master_port=port, world_size=group_size, rank=0)
     return base.WeightTransferTrainerFactory.trainer_init(info, client=client, source=source)
@@ -278,59 +239,7 @@ def open_weight_transfer(client: Any, source: Any, *, address: tuple[str, int], 
 
 def parameter_meta(name: str, tensor: torch.Tensor) -> Any:
     """What a `WeightSource` says of a parameter."""
-    return _module("vllm.distributed.weight_transfer.base").ParamMeta(name, tensor.dtype, tuple(tensor.shape))
-
-
-def import_vllm() -> Any:
-    """The vllm module. Raises EngineError where it is missing, of another version, or changed inside."""
-    version = _version_of("vllm") or _version_of("vllm-cpu")
-    if version is None:
-        raise EngineError(f"rollout.engine is vllm, but vLLM is not installed; {INSTALL_VLLM}")
-    if not version.startswith(f"{SUPPORTED}."):
-        raise EngineError(f"vLLM {version} is installed, but only {SUPPORTED}.x is supported; {INSTALL_VLLM}")
-    os.environ.update(ENVIRONMENT)
-    for name, value in DEFAULTS.items():
-        os.environ.setdefault(name, value)
-    with _unchanged_environment():
-        vllm = _module("vllm")
-    if problems := interface_problems():
-        raise EngineError(f"vLLM {version} lacks what mmrl uses of its private interface: {'; '.join(problems)}")
-    return vllm
-
-
-def interface_problems() -> list[str]:
-    """What of PRIVATE this vLLM does not have, one line each; empty: all is there."""
-    return [problem for entry in PRIVATE if (problem := _interface_problem(*entry)) is not None]
-
-
-def _interface_problem(module: str, name: str, parameters: Sequence[str]) -> str | None:
-    try:
-        found = _module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError):
-        return f"{module}.{name} is gone"
-    known = inspect.signature(found).parameters
-    missing = [parameter for parameter in parameters if parameter not in known]
-    return f"{module}.{name} has no parameter {', '.join(missing)}" if missing else None
-
-
-@contextmanager
-def engine_errors(doing: str) -> Iterator[None]:
-    """Everything that vLLM raises becomes an EngineError that says what was being done.
-
-    vLLM documents no exceptions: a model that fails in a step raises what torch raises, a request that is refused a
-    ValueError, and a broken invariant of its scheduler an assertion, a missing key or its own EngineDeadError.
-    """
-    known = _module("vllm.exceptions").VLLMError
-    kinds = (known, RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, OSError)
-    try:
-        yield
-    except EngineError:
-        raise
-    except (*kinds, MemoryError) as error:
-        first = next(iter(str(error).strip().splitlines()), "")
-        raise EngineError(f"vLLM failed at {doing}: {type(error).__name__}: {first}") from error
+    return vllm_module("vllm.distributed.weight_transfer.base").ParamMeta(name, tensor.dtype, tuple(tensor.shape))
 
 
 @contextmanager
@@ -338,24 +247,13 @@ def _process_group_kept() -> Iterator[None]:
     """Within the block vLLM does not end torch's process group, as it does with every engine: DeepSpeed's groups, and
     with them the next training of this process, would not survive it.
     """
-    state = _module("vllm.distributed.parallel_state")
+    state = vllm_module("vllm.distributed.parallel_state")
     ending = state.destroy_distributed_environment
     state.destroy_distributed_environment = lambda: None
     try:
         yield
     finally:
         state.destroy_distributed_environment = ending
-
-
-@contextmanager
-def _unchanged_environment() -> Iterator[None]:
-    """vLLM sets variables for processes of its own (LD_PRELOAD among them); the trainer's must not inherit them."""
-    before = dict(os.environ)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 @contextmanager
@@ -368,17 +266,8 @@ def _unchanged_threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _module(name: str) -> Any:
-    """A module of vLLM, which need not be installed where types are checked."""
-    return importlib.import_module(name)
-
-
-def _version_of(package: str) -> str | None:
-    return next((d.version for d in importlib.metadata.distributions(name=package)), None)
-
-
 def _range(span: MediaSpan) -> Any:
-    placeholders = _module("vllm.multimodal.inputs").PlaceholderRange
+    placeholders = vllm_module("vllm.multimodal.inputs").PlaceholderRange
     return placeholders(offset=span.start, length=span.length, is_embed=span.is_placeholder_S)
 
 
@@ -387,7 +276,7 @@ def _ban_processor(banned_ids: Sequence[int]) -> Any:
 
     vLLM's own `allowed_token_ids` does the same by a list of the whole vocabulary for every request.
     """
-    base: Any = _module("vllm.v1.sample.logits_processor").LogitsProcessor
+    base: Any = vllm_module("vllm.v1.sample.logits_processor").LogitsProcessor
 
     class BanIds(base):
         def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
@@ -406,7 +295,7 @@ def _ban_processor(banned_ids: Sequence[int]) -> Any:
 
 
 def _params(sampling: CoreSampling) -> Any:
-    return _module("vllm").SamplingParams(
+    return vllm_module("vllm").SamplingParams(
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         top_k=sampling.top_k,
@@ -423,7 +312,7 @@ def _params(sampling: CoreSampling) -> Any:
         logprobs=sampling.alternatives if sampling.score_id is None else 1,
         logprob_token_ids=None if sampling.score_id is None else [sampling.score_id],
         flat_logprobs=True,
-        output_kind=_module("vllm.sampling_params").RequestOutputKind.FINAL_ONLY,
+        output_kind=vllm_module("vllm.sampling_params").RequestOutputKind.FINAL_ONLY,
         skip_clone=True,
     )
 

@@ -41,7 +41,8 @@ from mmrl.rollout.server.transfer import WeightTransfer
 from mmrl.rollout.server.wire import WeightsId
 from mmrl.rollout.server.worker import WeightStream
 from mmrl.rollout.vllm_engine import VllmEngine
-from mmrl.rollout.vllm_private import CoreOptions, TransferStep, import_vllm
+from mmrl.rollout.vllm_guard import import_vllm
+from mmrl.rollout.vllm_private import CoreOptions, TransferStep
 
 STAGE = {"name": "rl", "kind": "grpo", "steps": 2, "prompts_per_step": 4, "lr": 1e-3}
 ZERO_3 = ("rollout.engine=vllm_server", "train.zero_stage=3")

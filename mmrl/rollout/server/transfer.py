@@ -21,7 +21,8 @@ import torch
 from mmrl.errors import EngineError
 from mmrl.rollout.server.pool import Server
 from mmrl.rollout.server.push import Receivers, shards_where_they_are
-from mmrl.rollout.vllm_private import engine_errors, open_weight_transfer, parameter_meta
+from mmrl.rollout.vllm_guard import engine_errors
+from mmrl.rollout.vllm_private import open_weight_transfer, parameter_meta
 from mmrl.rollout.weight_names import ExpectedWeights, WeightCheck
 
 # How much of the model is gathered on the trainer's GPU at once.

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason
 PROMPT = [5, 6, 7, 8]
 BY_VLLM = """
 import json, sys
-from mmrl.rollout.vllm_private import import_vllm
+from mmrl.rollout.vllm_guard import import_vllm
 
 folder, prompt, answer = sys.argv[1:]
 vllm = import_vllm()

