@@ -19,7 +19,6 @@ CHANCE = 0.0
 KNOWN_HACKS = {
     "constant": "pays for the form alone; give it a small weight and is_format: true",
     "echo": "pays for the form alone",
-    "options": "pays for the form alone",
     "repeated": "pays for the form alone",
 }
 
