@@ -133,12 +133,23 @@ class VisionGeometry(ABC):
 
         return torch.arange(start, start + run.length).expand(3, -1)
 
+    def per_medium(self, pooled: Any, entries: Sequence[MediaEntry]) -> Sequence[torch.Tensor]:
+        """Tokens (T, D) of each medium, from transformers' `pooler_output` for all of `tower_inputs`."""
+        if isinstance(pooled, (tuple, list)):
+            return pooled
+        return pooled.flatten(0, -2).split([entry.num_tokens for entry in entries])
+
     def encoder_output(self, kind: MediaKind, features: Sequence[torch.Tensor]) -> Any:
         """Features (T, D) of runs in the form of transformers' `pooler_output` for this kind: here one batch of one."""
         del kind
         import torch
 
         return torch.cat(list(features))[None]
+
+    def model_settings(self, budget: BudgetClass) -> dict[str, Any]:
+        """What the picture budget changes in config.json, for models that read it there."""
+        del budget
+        return {}
 
     def budget_problem(self, kind: MediaKind, budget: BudgetClass) -> str | None:
         """Why no medium of this kind fits the budget, with the remedy; None: some do."""

@@ -102,15 +102,8 @@ def _encode_kind(
     levels = getattr(output, "deepstack_features", None) or []
     return [
         MediumFeatures(kind, tokens_KD, tuple(level[i] for level in levels))
-        for i, tokens_KD in enumerate(_per_medium(output.pooler_output, entries))
+        for i, tokens_KD in enumerate(processor.geometry.per_medium(output.pooler_output, entries))
     ]
-
-
-def _per_medium(pooled: Any, entries: Sequence[MediaEntry]) -> Sequence[torch.Tensor]:
-    """Tokens (K, D) of each medium. Towers of tiles return those of all tiles in one tensor."""
-    if not isinstance(pooled, torch.Tensor):
-        return pooled
-    return pooled.flatten(0, -2).split([entry.num_tokens for entry in entries])
 
 
 _Run = tuple[MediumFeatures, slice]

@@ -17,11 +17,12 @@ from typing import Any
 from mmrl.data.sample import MediaKind
 from mmrl.data.vision import ModelFiles, VisionGeometry
 from mmrl.errors import ConfigError
-from mmrl.models import internvl, qwen, smolvlm
+from mmrl.models import internvl, llava_onevision, qwen, smolvlm
 from mmrl.models.family import Family
 from mmrl.models.hub import readable_model, remedy
 
-FAMILIES: Mapping[str, Family] = {row.name: row for module in (qwen, internvl, smolvlm) for row in module.FAMILIES}
+_MODULES = (qwen, internvl, smolvlm, llava_onevision)
+FAMILIES: Mapping[str, Family] = {row.name: row for module in _MODULES for row in module.FAMILIES}
 """`model_type` -> family. A family is one module: its geometry and its rows."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from mmrl.data.vision import VisionGeometry
@@ -25,6 +25,7 @@ class Family:
     clip_tokens: whose placeholder token a clip's runs have, and under which name its features go into the model.
     position_axes: positions per token that the language model takes.
     run_marks: tokens around every run of a clip that has several, by which vLLM finds them; None: it takes any run.
+    engine_prefixes: beginnings of parameter names -> how vLLM has them, where it has them otherwise.
     shares_prefix: its attention takes a tree mask, so a group may be one packed row; else one row per completion.
     """
 
@@ -40,4 +41,5 @@ class Family:
     clip_tokens: Literal["image", "video"] = "video"
     position_axes: Literal[1, 3] = 1
     run_marks: tuple[str, str] | None = None
+    engine_prefixes: Mapping[str, str] = field(default_factory=dict)
     shares_prefix: bool = True

@@ -25,12 +25,17 @@ _OLD_KEYS = ("min_pixels", "max_pixels")
 def write_budgets(folder: Path, budgets: Mapping[str, BudgetClass], geometry: VisionGeometry) -> None:
     """Set the limits of the folder's image and clip processor to the classes `image` and `video`; other keys stay.
 
+    A model that reads limits of its own from config.json gets them there as well.
+
     Raises ConfigError for a folder that has no processor file for them.
     """
     kinds: tuple[MediaKind, ...] = ("image", "video")
     for kind in kinds:
         if kind in budgets and (settings := geometry.processor_settings(kind, budgets[kind])):
             _change(folder, kind, settings)
+    if "image" in budgets and (changes := geometry.model_settings(budgets["image"])):
+        config = folder / "config.json"
+        _write(config, _read(config) | changes)
 
 
 def _change(folder: Path, kind: str, values: Mapping[str, Any]) -> None:

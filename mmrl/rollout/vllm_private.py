@@ -22,6 +22,7 @@ import torch
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.vision import VisionGeometry
 from mmrl.errors import EngineError
+from mmrl.models.families import FAMILIES
 from mmrl.rollout.vllm_guard import engine_errors, import_vllm, unchanged_environment, vllm_module
 from mmrl.rollout.vllm_media import MediaSpan
 
@@ -123,6 +124,7 @@ class VllmCore:
             )
             self._engine = self._llm.llm_engine
             self._model: Any = self._llm.apply_model(lambda model: model)[0]
+            self._prefixes = FAMILIES[self._engine.model_config.hf_config.model_type].engine_prefixes
             self._fields = self._llm.renderer.get_mm_processor()._get_mm_fields_config
         self.max_model_len = options.max_model_len
         self.max_num_seqs = options.max_num_seqs
@@ -189,7 +191,8 @@ class VllmCore:
     def load_weights(self, named_tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Copy weights, under the names of transformers, and forget all that was computed with the old ones."""
         with engine_errors("taking new weights"), torch.no_grad():
-            self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(named_tensors)})
+            renamed = ((_engine_name(name, self._prefixes), tensor) for name, tensor in named_tensors)
+            self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": renamed})
         self.reset_caches()
 
     def transfer(self, step: TransferStep) -> None:
@@ -264,6 +267,14 @@ def _unchanged_threads() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _engine_name(name: str, prefixes: Mapping[str, str]) -> str:
+    """A parameter's name in transformers as vLLM has it."""
+    for prefix, other in prefixes.items():
+        if name.startswith(prefix):
+            return other + name.removeprefix(prefix)
+    return name
 
 
 def _range(span: MediaSpan) -> Any:

@@ -28,9 +28,9 @@ def rendered(kind: Kind, *parts: str | MediaEntry) -> RenderedPrompt:
     return render(sample, media, family_processor(kind))
 
 
-def prompts_of(kind: Kind) -> list[RenderedPrompt]:
-    """Text; a picture in tiles; two, one of a single tile; for families with clips one, and one with a picture."""
-    wide, small = picture(kind, 200, 90, seed=1), picture(kind, 40, 40, seed=2, tiles=1)
+def prompts_of(kind: Kind, *, tiles: int = 4) -> list[RenderedPrompt]:
+    """Text; a picture in tiles; two, one of them small; for families with clips one, and one with a picture."""
+    wide, small = picture(kind, 200, 90, seed=1, tiles=tiles), picture(kind, 40, 40, seed=2, tiles=tiles)
     prompts = [
         rendered(kind, "What colour is the square?"),
         rendered(kind, wide, "left or right"),

@@ -154,8 +154,48 @@ def _idefics3(tokenizer: Any) -> tuple[Any, Any]:
     return hf.Idefics3ForConditionalGeneration(config), processor
 
 
+def _llava_onevision(tokenizer: Any) -> tuple[Any, Any]:
+    import transformers as hf
+
+    tokens = ["<image>", "<video>"]
+    tokenizer.add_special_tokens({"extra_special_tokens": tokens}, replace_extra_special_tokens=False)
+    image, video = tokenizer.convert_tokens_to_ids(tokens)
+    canvases = [[56 * rows, 56 * columns] for rows in range(1, 5) for columns in range(1, 5)]
+    vision = {
+        "model_type": "siglip_vision_model",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "image_size": 56,
+        "patch_size": 14,
+        "vision_use_head": False,
+    }
+    config = hf.LlavaOnevisionConfig(
+        vision_config=vision,
+        text_config=text_config(tokenizer),
+        image_token_index=image,
+        video_token_index=video,
+        image_grid_pinpoints=canvases,
+        vision_aspect_ratio="anyres_max_9",
+        tie_word_embeddings=False,
+    )
+    pixels: Any = {"size": {"height": 56, "width": 56}, "image_mean": MEAN, "image_std": STD}
+    processor = hf.LlavaOnevisionProcessor(
+        hf.LlavaOnevisionImageProcessor(image_grid_pinpoints=canvases, **pixels),
+        tokenizer,
+        hf.LlavaOnevisionVideoProcessor(**pixels),
+        num_image_tokens=16,
+        vision_feature_select_strategy="full",
+        vision_aspect_ratio="anyres_max_9",
+        chat_template=chatml("<image>\n", "<video>\n"),
+    )
+    return hf.LlavaOnevisionForConditionalGeneration(config), processor
+
+
 BUILDERS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
     "internvl": _internvl,
     "smolvlm": _smolvlm,
     "idefics3": _idefics3,
+    "llava_onevision": _llava_onevision,
 }

@@ -24,12 +24,13 @@ TOLERANCE = 1e-5
 
 
 @every_family
-def test_logits_equal_those_of_transformers_own_forward_pass(kind):
+@pytest.mark.parametrize(("width", "height"), [(200, 90), (40, 40), (90, 210), (224, 224), (300, 30)])
+def test_logits_equal_those_of_transformers_own_forward_pass(kind, width, height):
     vlm = tiny_vlm(kind)
-    image = noise(3, 90, 200, seed=1)
-    entry = open_picture(kind, image, budget_for(kind))
+    image, budget = noise(3, height, width, seed=1), budget_for(kind, tiles=16)
+    entry = open_picture(kind, image, budget)
     prompt = rendered(kind, entry, "left")
-    hf = hf_with_budget(kind, budget_for(kind))
+    hf = hf_with_budget(kind, budget)
     turn = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "left"}]}
     inputs = hf(text=[hf.apply_chat_template([turn], add_generation_prompt=True)], images=[image], return_tensors="pt")
     micro = pack([group_row(prompt, [], [])], vlm.processor)

@@ -1,6 +1,6 @@
 """vLLM against the trainer for the families that see tiles, on tiny real models in float32.
 
-VLLM_KINDS: tuple[Kind, ...] = ("internvl", "smolvlm", "idefics3")
+VLLM_KINDS: tuple[Kind, ...] = ("internvl", "smolvlm", "idefics3", "llava_onevision")
 """
 
 import importlib.util
@@ -20,13 +20,15 @@ if importlib.util.find_spec("vllm") is None:
 from mmrl.rollout.vllm_engine import VllmEngine
 from mmrl.rollout.vllm_private import CoreOptions
 
-VLLM_KINDS: tuple[Kind, ...] = ("internvl", "smolvlm", "idefics3")
+VLLM_KINDS: tuple[Kind, ...] = ("internvl", "smolvlm", "idefics3", "llava_onevision")
 TOLERANCE = 1e-4
 SAMPLING = Sampling(max_new_tokens=7, temperature=0.7)
 
 
 def largest_gap(vlm, engine, *, seed: int) -> float:
-    requests = [Request(str(i), p, 4, SAMPLING, seed=seed + i) for i, p in enumerate(prompts_of(vlm.family))]
+    # vLLM takes LLaVA-OneVision's canvases by the model's configuration: a budget with room for all of them.
+    prompts = prompts_of(vlm.family, tiles=16 if vlm.family == "llava_onevision" else 4)
+    requests = [Request(str(i), prompt, 4, SAMPLING, seed=seed + i) for i, prompt in enumerate(prompts)]
     gaps = []
     for group in engine.generate(requests):
         ids = [completion.ids for completion in group.completions]
