@@ -135,10 +135,8 @@ def concatenate(batches: Sequence[RolloutBatch]) -> RolloutBatch:
         values = [getattr(batch, item.name) for batch in batches]
         if item.name.endswith("_NC"):
             joined[item.name] = None if values[0] is None else torch.cat([_widened(v, width) for v in values])
-        elif item.name == "version_N" and any(value is None for value in values):
-            joined[item.name] = None
-        elif item.name in ("rewards_NK", "truncated_N", "version_N"):
-            joined[item.name] = torch.cat(values)
+        elif item.name == "rewards_NK" or (item.name.endswith("_N") and item.name != "gid_N"):
+            joined[item.name] = None if any(value is None for value in values) else torch.cat(values)
         elif item.name in ("prompt_id", "kind"):
             joined[item.name] = tuple(entry for value in values for entry in value)
     return replace(

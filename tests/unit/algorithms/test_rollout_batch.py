@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 from makers.batches import make_batch
@@ -37,6 +37,18 @@ def test_staleness_is_counted_per_row_and_survives_joining():
     assert concatenate([one, two]).select(torch.tensor([2])).staleness_N.tolist() == [2]
     assert concatenate([one, make_batch([1])]).version_N is None
     assert make_batch([1, 2]).staleness_N.tolist() == [0, 0]
+
+
+def test_joining_joins_every_column_of_rows():
+    one, two = make_batch([1, 2], rewards=[1.0, 0.0]), make_batch([3], rewards=[5.0])
+    columns = [item.name for item in fields(one) if item.name.endswith("_N")]
+    filled = [
+        replace(part, **{name: torch.arange(len(part)) for name in columns if getattr(part, name) is None})
+        for part in (one, two)
+    ]
+    joined = concatenate(filled)
+    assert {name: len(getattr(joined, name)) for name in columns} == dict.fromkeys(columns, 3)
+    assert {"version_N", "combined_N"} <= set(columns)
 
 
 def test_the_same_sample_twice_is_two_groups():
