@@ -70,7 +70,9 @@ def move_places(value: Any, *, kind: GeometryKind, mover: Mover) -> Any:
 def _moved_mapping(value: Mapping[str, Any], *, kind: GeometryKind, mover: Mover) -> dict[str, Any]:
     if "counts" in value and "size" in value and kind != "time":
         height, width = value["size"]
-        return {**value, "extent": mover.extent((int(width), int(height)))}
+        stated = value.get("extent")
+        extent = mover.extent((int(width), int(height))) if stated is None else mover.place(stated, "point")
+        return {**value, "extent": extent}
     is_action = "action" in value  # on a screen; many have no place, and a table then has null under the key
     keys = [key for key in value if key in KEYS and not (is_action and value[key] is None)]
     if not keys and not is_action:

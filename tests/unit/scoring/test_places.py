@@ -52,6 +52,8 @@ def test_points_polygons_and_masks():
     mask = {"size": [720, 1280], "counts": [0, 921600]}
     assert moved(mask) == {**mask, "extent": [280, 140]}
     assert moved({**mask, "size": [10, 10]}, source="0..1")["extent"] == [280, 140]
+    once = to_model_space(row(mask), clip(), kind="box", box_space="model_px", time_space=None)
+    assert to_model_space(once, clip(), kind="box", box_space="model_px", time_space=None) == once
     with pytest.raises(DataError, match=r"a mask of \(10, 10\) cells does not cover the picture"):
         moved({**mask, "size": [10, 10]})
 
