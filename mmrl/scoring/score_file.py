@@ -23,6 +23,7 @@ from mmrl.data.rows import parse_row
 from mmrl.data.sample import Sample
 from mmrl.errors import DataError, RewardError, did_you_mean, known_names
 from mmrl.plugins import shipped_names
+from mmrl.scoring.distributions import summary
 from mmrl.scoring.router import Router
 from mmrl.scoring.scores import Scores
 
@@ -72,7 +73,7 @@ def score_file(path: Path, *, config: Path | None = None, out: Path | None = Non
         scores = router.score([(group[0].sample, [row.completion for row in group]) for group in groups])
     scored = sorted(zip((row for group in groups for row in group), _results(scores), strict=True), key=_line_number)
     _write(scored, out)
-    print(_summary(scored, scores), file=sys.stderr)
+    print(summary([row.sample.task for group in groups for row in group], scores), file=sys.stderr)
     return UNSCORED if any(result.reward is None for _, result in scored) else 0
 
 
@@ -167,18 +168,3 @@ def _write(scored: Sequence[tuple[Row, Result]], out: Path | None) -> None:
         sys.stdout.write(text)
     else:
         out.write_text(text, encoding="utf-8")
-
-
-def _summary(scored: Sequence[tuple[Row, Result]], scores: Scores) -> str:
-    """A table with mean reward, scored and unscored rows per task; below it the events with one message each."""
-    rewards: dict[str, list[float | None]] = defaultdict(list)
-    for row, result in scored:
-        rewards[row.sample.task].append(result.reward)
-    width = max([len("task"), *map(len, rewards)])
-    lines = [f"{'task':<{width}}  {'mean':>8}  {'n':>7}  {'unscored':>8}"]
-    for task, values in sorted(rewards.items()):
-        known = [value for value in values if value is not None]
-        mean = f"{math.fsum(known) / len(known):.4f}" if known else "-"
-        lines.append(f"{task:<{width}}  {mean:>8}  {len(values):>7}  {len(values) - len(known):>8}")
-    lines += [f"{event}: {count} (first: {scores.messages[event]})" for event, count in sorted(scores.events.items())]
-    return "\n".join(lines)

@@ -50,6 +50,9 @@ def test_metrics_hold_rewards_per_task_and_part_and_validation_at_every_stage_en
     assert [row["step"] for row in metrics if "val/mean" in row] == [0, 3, 6]
     last = metrics[-2]
     assert {"reward/mean", "reward/task/t", "reward/part/t/letters", "reward/part/t/format", "grad_norm"} <= set(last)
+    for part in ("letters", "format"):
+        assert 0 <= last[f"reward/at_0/t/{part}"] <= 1 and 0 <= last[f"reward/at_1/t/{part}"] <= 1
+        assert last[f"reward/errors/t/{part}"] == last[f"reward/timeouts/t/{part}"] == 0.0
     assert [row["lr"] for row in metrics if row["stage"] == "rl" and "lr" in row] == [1e-3, 5e-4, 0.0]
 
 

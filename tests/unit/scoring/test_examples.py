@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-MODULES = ("combine", "geometry", "parse", "router")
+MODULES = ("combine", "distributions", "geometry", "parse", "router")
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -30,10 +30,10 @@ def test_rows_keep_their_columns_and_gain_the_reward(tmp_path, capsys):
     assert [row["reward"] for row in read(out)] == [1.0, 1.0, 0.0]
     assert read(out)[0] == {**ROWS[0], "reward": 1.0, "reward_breakdown": {"choice": 1.0}}
     table = capsys.readouterr().err.splitlines()
-    assert table[0].split() == ["task", "mean", "n", "unscored"]
-    assert [line.split() for line in table[1:]] == [
-        ["choice", "0.5000", "2", "0"],
-        ["temporal_iou", "1.0000", "1", "0"],
+    assert table[0].split()[:3] == ["task", "part", "mean"]
+    assert [line.split()[:5] for line in table[1:]] == [
+        ["choice", "choice", "0.500", "0.500", "0.500"],
+        ["temporal_iou", "temporal_iou", "1.000", "0.000", "1.000"],
     ]
 
 
@@ -104,7 +104,9 @@ def test_a_bad_line_is_named(tmp_path, line, message):
 
 def test_a_task_without_reward_is_named_with_the_known_ones(tmp_path):
     path = write(tmp_path / "in.jsonl", [{"completion": "x", "answer": "B", "task": "quiz"}])
-    with pytest.raises(RewardError, match=r"in\.jsonl:1 .*task 'quiz'; give --config, or one of: those that `mmrl list rewards`"):
+    with pytest.raises(
+        RewardError, match=r"in\.jsonl:1 .*task 'quiz'; give --config, or one of: those that `mmrl list rewards`"
+    ):
         score_file(path)
 
 
