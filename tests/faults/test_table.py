@@ -13,6 +13,8 @@ SECTIONS = {
     "test_section_a.py": range(1, 17),
     "test_section_b.py": range(17, 32),
     "test_section_c.py": range(32, 53),
+    "test_section_d.py": range(53, 62),
+    "agreement_rows.py": range(62, 65),
     "test_section_f.py": range(67, 73),
     "test_vla.py": (79,),
     "test_training.py": (65, 66, 73, 74, 75),
