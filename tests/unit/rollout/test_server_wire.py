@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from makers.vlm import tiny_vlm
 from safetensors.torch import save
@@ -74,6 +74,7 @@ def test_a_medium_that_is_shown_twice_is_sent_once():
     assert [entry.key for entry in arrived.prompt.media] == [image.key] * 2
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.floats(max_value=0.0, allow_nan=False), min_size=1, max_size=5))
 def test_completions_arrive_with_all_their_digits(logprobs: list[float]):
     request = request_of(n=1)
