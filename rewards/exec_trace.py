@@ -4,7 +4,7 @@ Formula: 0 unless the result is right; else (1 - alpha) + alpha * (questions rig
 A row that asks for an input (`code` in the answer) scores 1 if the call gives the wanted result, run in the sandbox.
 Bounds: 0 to 1.
 Answer: in `<answer>` tags, one line each: `assert f(3) == 7`, then the answers about statements (the statement's text),
-then those about variables (`value; type`). A wrong number of lines answers no question.
+then those about variables (`value; type`). Too few lines answer no question; with too many it is no answer at all.
 Space: none.
 Unit: seconds (`time_limit_s`, of the run that an input row needs).
 Source: ExecVerify (alpha 0.5; its released total is twice this: set `weight: 2`). It takes any assertion that holds and
@@ -46,14 +46,16 @@ def score(
     gold = sample.answer
     if not isinstance(gold, Mapping) or "result" not in gold or not ({"call", "code"} & set(gold)):
         raise bad_answer(sample, wanted=_WANTED)
+    statements, states = list(gold.get("statements") or ()), list(gold.get("states") or ())
+    asked = len(statements) + len(states)
     lines = (extract_prediction(completion, answer="tag") or "").splitlines()
+    if len(lines) > 1 + asked:
+        return {"reward": 0.0, "result": 0.0}
     claim = _assertion(lines[0]) if lines and len(lines[0]) <= _LONGEST else None
     if "code" in gold:
         right = claim is not None and _runs(claim, gold, time_limit_s=time_limit_s)
         return {"reward": float(right), "result": float(right)}
     result = claim is not None and _same_call(claim[0], str(gold["call"])) and _equal(claim[1], _plain(gold["result"]))
-    statements, states = list(gold.get("statements") or ()), list(gold.get("states") or ())
-    asked = len(statements) + len(states)
     answers = lines[1:] if len(lines) - 1 == asked else [""] * asked
     right = sum(_says_statement(a, s) for a, s in zip(answers, statements, strict=False))
     right += sum(_says_state(a, s) for a, s in zip(answers[len(statements) :], states, strict=True))
