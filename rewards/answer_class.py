@@ -14,7 +14,7 @@ from mmrl.data.sample import Sample
 from mmrl.scoring.parse import AnswerFormat, extract_prediction, parse_number
 
 BOUNDS = (-1.0, None)
-CHANCE = float(2**20)  # a number of a class: it measures, it does not reward
+MEASURE = True
 
 
 def score_group(completions: Sequence[str], sample: Sample, *, answer: AnswerFormat = "auto") -> list[float]:

@@ -14,7 +14,7 @@ from mmrl.data.sample import Sample
 from mmrl.errors import RewardError
 
 BOUNDS = (None, None)
-CHANCE = float(2**20)  # it does not depend on the completion: it measures, it does not reward
+MEASURE = True
 
 
 def score(completion: str, sample: Sample, *, column: str) -> float:

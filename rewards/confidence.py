@@ -13,7 +13,7 @@ from mmrl.data.sample import Sample
 from mmrl.scoring.parse import last_tag, parse_number
 
 BOUNDS = (-1.0, 1.0)
-CHANCE = 1.0  # anybody can state any confidence: it measures, it does not reward
+MEASURE = True
 
 
 def score(completion: str, sample: Sample) -> float:

@@ -28,6 +28,8 @@ from mmrl.scoring.geometry import box_iou
 
 BOUNDS = (0.0, 1.0)
 CHANCE = 0.0
+_WHY = "what the tools did stands in the row, so every text with the tags earns it"
+KNOWN_HACKS = {"constant": _WHY, "repeated": _WHY}
 _TAGS = ("search", "select", "information")
 _LIST, _MAP = (list, tuple), (dict,)
 
@@ -40,13 +42,14 @@ def score(
     pages = _entry(sample, gold, "gold", "pages", _LIST)
     if not pages:
         raise RewardError(f"{sample.where}: gold.pages is empty; name at least one page")
+    searches = _entry(sample, trajectory, "trajectory", "searches", _LIST)
+    selections = _entry(sample, trajectory, "trajectory", "selections", _LIST)
+    verdict = _verdict(sample, judge_column)
     if not all(f"<{tag}>" in completion and f"</{tag}>" in completion for tag in _TAGS):
         return 0.0
     is_answered = "<answer>" in completion and "</answer>" in completion
-    searches = _entry(sample, trajectory, "trajectory", "searches", _LIST)
-    selections = _entry(sample, trajectory, "trajectory", "selections", _LIST)
     parts = {
-        "judge": _verdict(sample, judge_column) if is_answered else 0.0,
+        "judge": verdict if is_answered else 0.0,
         "ndcg": 0.0 if official else ndcg(_merged(searches), pages),
         "select": _mean([_is_best(selection, pages) for selection in selections]),
         "region": _mean([_region(selection["chosen"], trajectory, gold) for selection in selections]),

@@ -14,6 +14,7 @@ from mmrl.scoring.parse import AnswerFormat, extract_prediction
 from mmrl.scoring.text_distance import clean_text, similarity
 
 BOUNDS = (0.0, 1.0)
+KNOWN_HACKS = {"options": "it pays for shared characters, so a list of answers with the right one is right in part"}
 _FAR = 20  # times the answer's length: the score cannot exceed 0.05 there, and is taken as 0
 
 

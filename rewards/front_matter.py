@@ -22,9 +22,7 @@ FIELDS = ("primary_language", "is_rotation_valid", "rotation_correction", "is_ta
 _LONGEST = 2000  # characters
 
 
-def score(
-    completion: str, sample: Sample, *, column: str = "front_matter", fields: list[str] | None = None
-) -> float:
+def score(completion: str, sample: Sample, *, column: str = "front_matter", fields: list[str] | None = None) -> float:
     """`column`: where the row holds the reference. `fields`: what is compared; None: the five of olmOCR."""
     fields = list(FIELDS) if fields is None else fields
     reference = sample.columns.get(column)

@@ -16,6 +16,7 @@ from mmrl.scoring.parse import AnswerFormat, extract_prediction
 from mmrl.scoring.text_distance import clean_text
 
 BOUNDS = (0.0, 1.0)
+KNOWN_HACKS = {"constant": "it pays for shared characters, and any short word shares some with another"}
 
 
 def score(completion: str, sample: Sample, *, answer: AnswerFormat = "auto", case: bool = True) -> float:

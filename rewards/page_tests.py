@@ -25,6 +25,7 @@ from mmrl.scoring.parse import extract_prediction
 from mmrl.scoring.tables import MAX_TEXT
 
 BOUNDS = (0.0, 1.0)
+KNOWN_HACKS = {"options": "several pages in one pass the tests of each; order and absence alone speak against it"}
 
 
 def preflight(options: Mapping[str, Any], timeout_s: float) -> None:

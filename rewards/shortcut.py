@@ -17,7 +17,7 @@ from mmrl.data.sample import Sample, TextPart
 from mmrl.scoring.parse import boxed_contents, extract_prediction
 
 BOUNDS = (0.0, 1.0)
-CHANCE = 1.0  # what it finds is a fault: it measures, it does not reward
+MEASURE = True
 _LETTER = re.compile(r"(?<![A-Za-z])[A-Z](?![A-Za-z])")
 _WORD = re.compile(r"\w+")
 

@@ -11,7 +11,7 @@ Example: `<tool_call>{..}</tool_call> <tool_call>{..}</tool_call>` 2; `<tool_cal
 from mmrl.data.sample import Sample
 
 BOUNDS = (0.0, None)
-CHANCE = float(2**20)  # as many as anybody writes: it measures, it does not reward
+MEASURE = True
 
 
 def score(completion: str, sample: Sample, *, tag: str = "tool_call") -> float:

@@ -46,6 +46,8 @@ def _bounds(reward: Reward) -> str:
 
 
 def _chance(reward: Reward) -> str:
+    if reward.is_measure:
+        return "measures"
     if reward.chance is None:
         return ""
     return "by row" if callable(reward.chance) else f"{reward.chance:g}"

@@ -23,7 +23,7 @@ class RolloutBatch:
     ids_NC, mask_NC: completion tokens and which cells hold one (bool). An empty completion is a row without True.
     rollout_NC, old_NC, ref_NC: log-probs of those tokens under the sampler, the policy before the update, and the
         reference; entropy_NC of the policy before the update. None: nobody asked. 0 where mask is False.
-    rewards_NK: NaN where unscored. weights_NK, or (K,) for all rows alike: 0 where a part does not apply to the row.
+    rewards_NK: NaN where unscored or not a part of the row's task. weights_NK, or (K,) for all rows alike: 0 there too.
     combined_N: the reward of a row as the router combined its parts (`rewards.combine`, gates); None: the weighted sum.
     truncated_N: bool, finish_reason is `length`. token_rewards_NC: rewards of single tokens, where a hook makes some.
     version_N: int64, the policy version each row was sampled with; None: all with the present one, `policy_version`.

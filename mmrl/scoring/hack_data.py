@@ -13,6 +13,7 @@ from mmrl.errors import DataError
 from mmrl.scoring.cases import Case, cases_of
 from mmrl.scoring.hack_report import Target
 from mmrl.scoring.parse import extract_prediction
+from mmrl.scoring.reward import resolve_reward
 from mmrl.scoring.selftest import chosen_rewards
 from mmrl.scoring.tricks import Item, answer_text, item_of
 
@@ -28,8 +29,18 @@ MOST_CASES = 6
 
 
 def fixture_targets(name: str = "all") -> list[Target]:
-    """Shipped rewards on their golden cases: each distinct row with the completion that scores best there."""
-    return [Target(n, n, n, _usual_options(cases_of(n)), fixture_items(cases_of(n))) for n in chosen_rewards(name)]
+    """Shipped rewards on their golden cases: each distinct row with the completion that scores best there.
+
+    Without measures, which pay for nothing, and rewards that ask a judge, whose replies are written for the cases.
+    """
+    names = [n for n in chosen_rewards(name) if pays_by_rule(n)]
+    return [Target(n, n, n, _usual_options(cases_of(n)), fixture_items(cases_of(n))) for n in names]
+
+
+def pays_by_rule(name: str) -> bool:
+    """Whether a reward pays for an answer, and does so by itself."""
+    reward = resolve_reward(name)
+    return not (reward.is_measure or reward.asks_a_judge)
 
 
 def _usual_options(cases: Sequence[Case]) -> dict:
@@ -89,7 +100,7 @@ def _targets(samples: Sequence[Sample], section: RewardsSection) -> Iterator[Tar
             by_task[sample.task].append(item_of(sample))
         for task, items in sorted(by_task.items()):
             for part in router.parts(task):
-                if part.spec.weight and not part.spec.is_format:
+                if part.spec.weight and not part.spec.is_format and not part.reward.is_measure:
                     chosen = tuple(_drawn(items))
                     yield Target(task, part.name, part.spec.reward, part.spec.options, chosen, part.relative_to)
 

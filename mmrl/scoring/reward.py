@@ -44,6 +44,7 @@ class Reward:
     needs_media: whether the reward looks at `sample.media` (`NEEDS_MEDIA`).
     bounds: least and largest value for any completion under any options (`BOUNDS`); None for an open end.
     chance: expected score of blind guessing: a number (`CHANCE`), a function of the sample (`chance`), or None.
+    is_measure: whether it measures something for a shaping plug-in instead of paying for an answer (`MEASURE`).
     known_hacks: why a trick scores above chance although nothing is wrong (`KNOWN_HACKS`), by the trick's name.
     preflight: raises ConfigError where this machine lacks what the reward needs (`preflight(options, timeout_s)`).
     """
@@ -56,8 +57,14 @@ class Reward:
     needs_media: bool = False
     bounds: Bounds = (None, None)
     chance: float | Callable[[Sample], float | None] | None = None
+    is_measure: bool = False
     known_hacks: Mapping[Hack, str] = field(default_factory=dict)
     preflight: Callable[[Mapping[str, Any], float], None] | None = None
+
+    @property
+    def asks_a_judge(self) -> bool:
+        """Whether it sends completions to a model server, its option `endpoint`."""
+        return "endpoint" in inspect.signature(self.function).parameters
 
     def is_within_bounds(self, value: float) -> bool:
         """Whether a value lies inside `bounds`, up to float rounding."""
@@ -101,6 +108,7 @@ def _declared(module: ModuleType, spelling: str) -> dict[str, Any]:
         "needs_media": bool(getattr(module, "NEEDS_MEDIA", False)),
         "bounds": bounds,
         "chance": getattr(module, "chance", chance),
+        "is_measure": bool(getattr(module, "MEASURE", False)),
         "known_hacks": hacks,
         "preflight": getattr(module, "preflight", None),
     }

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from mmrl.algorithms.advantages import group_stats
@@ -173,7 +174,7 @@ def as_batch(rolled: ScoredRollouts, *, step: int, total_steps: int) -> RolloutB
     """The arrays the algorithm works on; groups are numbered in the order of their prompts."""
     scores = rolled.scores
     rewards = Rewards(
-        torch.from_numpy(scores.values_NK),
+        torch.from_numpy(np.where(scores.applies_NK, scores.values_NK, np.nan)),
         torch.from_numpy(scores.weights_NK),
         scores.names,
         combined_N=torch.from_numpy(scores.rewards_N),

@@ -7,7 +7,7 @@ from mmrl.plugins import shipped_names
 from mmrl.scoring.fuzz import TIME_LIMIT_S, fuzz
 from mmrl.scoring.pool import RewardPool
 
-TRIALS, SECONDS = 60, 2.0
+TRIALS, SECONDS = 24, 0.5
 
 
 @pytest.fixture(scope="module")
