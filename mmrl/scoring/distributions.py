@@ -46,7 +46,7 @@ def _distribution(
     task: str, rows_N: np.ndarray, scores: Scores, *, columns: list[int], values_N: np.ndarray | None = None
 ) -> Distribution:
     """Of one column, or of the whole reward, whose values are then given."""
-    cells = np.ix_(rows_N, columns)
+    cells = np.ix_(np.flatnonzero(rows_N), np.array(columns))
     return Distribution(
         task,
         scores.names[columns[0]] if values_N is None else TOTAL,
