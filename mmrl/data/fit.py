@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from mmrl.config.checks import Located
 from mmrl.config.schema import DatasetSection
 from mmrl.data.readers import SampleSet
-from mmrl.data.sample import Sample
+from mmrl.data.sample import MediaKind, Sample
 from mmrl.errors import ConfigError, MmrlError, did_you_mean, nearest
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.hub import model_folder
@@ -99,8 +99,8 @@ class Fit:
         """What the model's family says of a budget class and of the kinds of media of its first sample."""
         own = name in section.budgets
         budget = section.budgets[name] if own else self.run.config.budgets[name]
-        kinds = {ref.kind: None for ref in first.media if (ref.budget or first.modality) == name}
-        for kind in kinds:
+        kinds: set[MediaKind] = {ref.kind for ref in first.media if (ref.budget or first.modality) == name}
+        for kind in sorted(kinds):
             problem = self.processor.geometry.budget_problem(kind, budget)
             if problem is not None:
                 yield self.run.at(f"{key}.budgets.{name}" if own else f"budgets.{name}", f"{first.where}: {problem}")

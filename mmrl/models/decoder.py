@@ -36,24 +36,73 @@ def run_decoder(model: Any, inputs: DecoderInputs) -> Any:
     """Embed, put the vision features in place, run all layers: `.last_hidden_state` (B, T, D), `.past_key_values`."""
     device = model.lm_head.weight.device
     positions_3BT = inputs.positions_3BT.to(device)
-    axes = FAMILIES[model.config.model_type].position_axes
+    family = FAMILIES[model.config.model_type]
+    cache, mask = inputs.cache, inputs.mask_B1TK
+    if family.attention == "causal":
+        attention = None if mask is None else _as_read(model, mask.to(device))
+    else:
+        attention = {name: _as_read(model, one) for name, one in _windowed_masks(model, inputs).items()}
+        if cache is None and inputs.keep_cache:
+            cache = _whole_cache()
     return model.model(
         input_ids=inputs.ids_BT.to(device),
-        position_ids=positions_3BT if axes == 3 else positions_3BT[0],
-        attention_mask=_attention_mask(model, inputs.mask_B1TK),
+        position_ids=positions_3BT if family.position_axes == 3 else positions_3BT[0],
+        attention_mask=attention,
         mm_encoder_outputs=inputs.encoder_outputs,
-        past_key_values=inputs.cache,
+        past_key_values=cache,
         use_cache=inputs.keep_cache,
     )
 
 
-def _attention_mask(model: Any, mask_B1TK: torch.Tensor | None) -> torch.Tensor | None:
+def _as_read(model: Any, mask_B1TK: torch.Tensor) -> torch.Tensor:
     """The mask as the attention implementation reads it: boolean for SDPA, added to the scores by eager."""
-    if mask_B1TK is None:
-        return None
-    weight = model.lm_head.weight
-    mask_B1TK = mask_B1TK.to(weight.device)
     if model.config._attn_implementation == "sdpa":
         return mask_B1TK
+    weight = model.lm_head.weight
     scores = torch.zeros(mask_B1TK.shape, dtype=weight.dtype, device=weight.device)
     return scores.masked_fill(~mask_B1TK, torch.finfo(weight.dtype).min)
+
+
+def _windowed_masks(model: Any, inputs: DecoderInputs) -> dict[str, torch.Tensor]:
+    """Masks (B, 1, T, K) by kind of layer, for families of attention `window`.
+
+    Distances are those of positions: completions that share a prompt all follow it at once.
+    """
+    device = model.lm_head.weight.device
+    ids_BT, query_BT = inputs.ids_BT.to(device), inputs.positions_3BT[0].to(device)
+    if inputs.cache is not None:  # one more token each, after all that is cached
+        seen_BK = _seen(inputs).to(device)
+        key_BK, mask_BTK = seen_BK.long().cumsum(-1) - 1, seen_BK[:, None]
+    else:
+        length = ids_BT.shape[1]
+        mask_BTK = torch.ones(length, length, dtype=torch.bool, device=device).tril()[None]
+        if inputs.mask_B1TK is not None:
+            mask_BTK = inputs.mask_B1TK[:, 0].to(device)
+        key_BK = query_BT
+        mask_BTK = mask_BTK | _same_picture(ids_BT == model.config.image_token_id)
+    window = model.config.get_text_config().sliding_window
+    near_BTK = key_BK[:, None] > query_BT[:, :, None] - window
+    return {"full_attention": mask_BTK[:, None], "sliding_attention": (mask_BTK & near_BTK)[:, None]}
+
+
+def _seen(inputs: DecoderInputs) -> torch.Tensor:
+    """bool (B, K): which cached tokens and the new one are real."""
+    rows = inputs.ids_BT.shape[0]
+    if inputs.mask_B1TK is not None:
+        return inputs.mask_B1TK[:, 0, 0]
+    return torch.ones(rows, inputs.cache.get_seq_length() + 1, dtype=torch.bool)
+
+
+def _same_picture(is_picture_BT: torch.Tensor) -> torch.Tensor:
+    """(B, T, T): both tokens are of one unbroken run of picture tokens."""
+    before_BT = torch.nn.functional.pad(is_picture_BT, (1, 0))[:, :-1]
+    number_BT = (is_picture_BT & ~before_BT).long().cumsum(-1)
+    same_BTT = number_BT[:, :, None] == number_BT[:, None]
+    return same_BTT & is_picture_BT[:, :, None] & is_picture_BT[:, None]
+
+
+def _whole_cache() -> Any:
+    """A cache that keeps every token in every layer: the masks say which are seen."""
+    from transformers import DynamicCache
+
+    return DynamicCache()

@@ -17,11 +17,11 @@ from typing import Any
 from mmrl.data.sample import MediaKind
 from mmrl.data.vision import ModelFiles, VisionGeometry
 from mmrl.errors import ConfigError
-from mmrl.models import internvl, llava_onevision, qwen, smolvlm
+from mmrl.models import gemma3, internvl, llava_onevision, qwen, smolvlm
 from mmrl.models.family import Family
 from mmrl.models.hub import readable_model, remedy
 
-_MODULES = (qwen, internvl, smolvlm, llava_onevision)
+_MODULES = (qwen, internvl, smolvlm, llava_onevision, gemma3)
 FAMILIES: Mapping[str, Family] = {row.name: row for module in _MODULES for row in module.FAMILIES}
 """`model_type` -> family. A family is one module: its geometry and its rows."""
 
@@ -113,7 +113,7 @@ def load_processor(
     source = folder / "config.json"
     config = _read_json(source)
     family = _family_of(config, source=source)
-    vocab_size = _required(config.get("text_config", config), "vocab_size", source=source)
+    vocab_size = _vocab_size(config, folder=folder)
     tokenizer = _load_tokenizer(folder, trust_remote_code=trust_remote_code)
     eos_ids = _eos_ids(config, folder=folder, tokenizer=tokenizer)
     pad_id = tokenizer.pad_token_id
@@ -210,6 +210,17 @@ def _processor_sections(folder: Path) -> tuple[dict[str, Any], dict[str, Any], P
         raise ConfigError(f"{folder}: processor_config.json and preprocessor_config.json are missing; {remedy(folder)}")
     clips = folder / "video_preprocessor_config.json"
     return _read_json(images), _read_json(clips) if clips.exists() else {}, images
+
+
+def _vocab_size(config: Mapping[str, Any], *, folder: Path) -> int:
+    """Rows of the embedding; where config.json leaves them to its class, as Gemma 3's does, the class's."""
+    stated = config.get("text_config", config).get("vocab_size")
+    if stated is None:
+        from transformers import AutoConfig
+
+        with readable_model(folder):
+            stated = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config().vocab_size
+    return stated
 
 
 def _load_tokenizer(folder: Path, *, trust_remote_code: bool) -> Any:

@@ -24,6 +24,8 @@ class Family:
     image_mark, clip_mark: what the chat template writes where a medium is; None: the placeholder token itself.
     clip_tokens: whose placeholder token a clip's runs have, and under which name its features go into the model.
     position_axes: positions per token that the language model takes.
+    attention: `causal`; `window`: some layers see the last `sliding_window` positions only, and the tokens of a picture
+        see each other in both directions.
     run_marks: tokens around every run of a clip that has several, by which vLLM finds them; None: it takes any run.
     engine_prefixes: beginnings of parameter names -> how vLLM has them, where it has them otherwise.
     shares_prefix: its attention takes a tree mask, so a group may be one packed row; else one row per completion.
@@ -40,6 +42,7 @@ class Family:
     clip_mark: str | None = None
     clip_tokens: Literal["image", "video"] = "video"
     position_axes: Literal[1, 3] = 1
+    attention: Literal["causal", "window"] = "causal"
     run_marks: tuple[str, str] | None = None
     engine_prefixes: Mapping[str, str] = field(default_factory=dict)
     shares_prefix: bool = True

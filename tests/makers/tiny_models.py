@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 from makers import tiny_tiled
 
-Kind = Literal["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl", "smolvlm", "idefics3", "llava_onevision"]
+Kind = Literal["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl", "smolvlm", "idefics3", "llava_onevision", "gemma3"]
 KINDS: tuple[Kind, ...] = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
-TILE_KINDS: tuple[Kind, ...] = ("internvl", "smolvlm", "idefics3", "llava_onevision")
+TILE_KINDS: tuple[Kind, ...] = ("internvl", "smolvlm", "idefics3", "llava_onevision", "gemma3")
 
 SPECIAL_TOKENS = (
     "<|endoftext|>",

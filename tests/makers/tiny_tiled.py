@@ -193,9 +193,52 @@ def _llava_onevision(tokenizer: Any) -> tuple[Any, Any]:
     return hf.LlavaOnevisionForConditionalGeneration(config), processor
 
 
+def _gemma3(tokenizer: Any) -> tuple[Any, Any]:
+    import torch
+    import transformers as hf
+
+    names = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
+    tokenizer = named_tokens(tokenizer, **names)
+    tokenizer.add_tokens(["\n", "\n\n", "\n\n\n", "\n\n\n\n"])  # one id each in the real vocabulary
+    boi, eoi, image = tokenizer.convert_tokens_to_ids(list(names.values()))
+    vision = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "image_size": 56,
+        "patch_size": 14,
+        "vision_use_head": False,
+    }
+    # Of three layers the first two see 16 positions, so prompts are longer than the window.
+    layers = ["sliding_attention", "sliding_attention", "full_attention"]
+    text = text_config(tokenizer, "gemma3_text", num_hidden_layers=3, head_dim=32, layer_types=layers)
+    config = hf.Gemma3Config(
+        vision_config=vision,
+        text_config=text | {"sliding_window": 16, "query_pre_attn_scalar": 32},
+        mm_tokens_per_image=4,
+        boi_token_index=boi,
+        eoi_token_index=eoi,
+        image_token_index=image,
+        tie_word_embeddings=False,
+    )
+    pixels: Any = {"size": {"height": 56, "width": 56}, "image_mean": MEAN, "image_std": STD}
+    processor = hf.Gemma3Processor(
+        hf.Gemma3ImageProcessor(**pixels),
+        tokenizer,
+        image_seq_length=4,
+        chat_template=chatml("<start_of_image>", ""),
+    )
+    model: Any = hf.Gemma3ForConditionalGeneration(config)
+    # Made of zeros: without this no picture would be seen.
+    torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight, std=0.2)
+    return model, processor
+
+
 BUILDERS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
     "internvl": _internvl,
     "smolvlm": _smolvlm,
     "idefics3": _idefics3,
     "llava_onevision": _llava_onevision,
+    "gemma3": _gemma3,
 }

@@ -5,12 +5,16 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from makers.processors import family_processor, noise
-from makers.tiled import FPS, budget_for, hf_with_budget, open_frames, open_picture
-from makers.tiny_models import TILE_KINDS
+from makers.tiled import FPS, budget_for, hf_with_budget, open_frames, open_picture, picture
+from makers.tiny_models import TILE_KINDS, tiny_model_dir
 
-from mmrl.data.budget import sample_frames
+from mmrl.config.schema import ModelSection
+from mmrl.data.budget import plan_video, sample_frames
 from mmrl.data.render import render
-from mmrl.data.sample import MediaPart, MediaRef, Message, Sample, TextPart
+from mmrl.data.sample import MediaPart, MediaRef, Message, Sample, SpacePart, TextPart
+from mmrl.data.vision import SizeError
+from mmrl.errors import ConfigError, DataError, EngineError
+from mmrl.models.load import processor_of
 
 every_family = pytest.mark.parametrize("kind", TILE_KINDS)
 CLIP_KINDS = tuple(kind for kind in TILE_KINDS if family_processor(kind).geometry.reads_clips)
@@ -134,3 +138,59 @@ def test_a_conversation_with_pictures_equals_the_processors(kind):
     assert "<image><img><IMG_CONTEXT> typed" in family_processor(kind).decode(prompt.prompt_ids_T.tolist())
     assert prompt.next_position == len(prompt.prompt_ids_T)
     assert prompt.num_vision_tokens == sum(entry.num_tokens for entry in entries)
+
+
+def test_gemma_on_a_cpu_is_refused_for_vllm():
+    if torch.cuda.is_available():
+        pytest.skip("vLLM's attention on GPUs lets the tokens of a picture see each other")
+    with pytest.raises(EngineError, match="vLLM on a CPU does not let the tokens of a Gemma 3 picture"):
+        family_processor("gemma3").geometry.engine_inputs(picture("gemma3", 60, 40))
+
+
+def test_a_canvas_that_vllm_would_not_take_is_refused():
+    geometry = family_processor("llava_onevision").geometry
+    with pytest.raises(EngineError, match=r"a picture of 200 x 90 pixels .* raise max_pixels .* to 50176"):
+        geometry.engine_inputs(picture("llava_onevision", 200, 90, tiles=1))
+
+
+@pytest.mark.parametrize("kind", TILE_KINDS)
+def test_a_budget_without_room_for_a_tile_is_a_problem(kind):
+    geometry = family_processor(kind).geometry
+    too_small = budget_for(kind, max_pixels=geometry.token_pixels - 1)
+    assert f"set it to at least {geometry.token_pixels}" in (geometry.budget_problem("image", too_small) or "")
+    assert geometry.budget_problem("image", budget_for(kind, tiles=1)) is None
+
+
+@pytest.mark.parametrize("kind", ["idefics3", "gemma3"])
+def test_clips_of_a_family_without_them_are_a_problem_of_the_configuration(kind):
+    geometry, budget = family_processor(kind).geometry, budget_for(kind)
+    assert geometry.budget_problem("video", budget) == (
+        f"the {kind} family reads no clips; remove the videos, or use a family that does"
+    )
+    with pytest.raises(SizeError, match=f"a clip, but the {kind} family reads none"):
+        sample_frames(10, 2.0, budget, geometry)
+    with pytest.raises(SizeError, match=f"a clip, but the {kind} family reads none"):
+        plan_video(4, 60, 40, budget, geometry)
+
+
+@every_family
+def test_places_in_pixels_of_the_model_are_refused(kind):
+    section = ModelSection(path=str(tiny_model_dir(kind)), box_space="model_px")
+    with pytest.raises(ConfigError, match=f"model_px, but the {kind} family sees a picture in tiles or squeezed"):
+        processor_of(section)
+
+
+def test_a_prompt_that_names_places_needs_a_known_space():
+    media = [picture("smolvlm", 60, 40)]
+    with pytest.raises(DataError, match=r"made.* how smolvlm models write places is not known; say it with model\.box"):
+        rendered("smolvlm", [MediaPart(0), SpacePart("box")], media)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "size", "grid"),
+    [(1, (90, 30), (1, 1, 1)), (5, (90, 30), (4, 1, 3)), (4, (50, 50), (1, 1, 1)), (4, (100, 100), (5, 2, 2))],
+)
+def test_tiles_of_internvl(tiles, size, grid):
+    """A picture of 3:1 has three tiles and the whole; a square of 50 pixels is too small for more than one tile."""
+    entry = picture("internvl", *size, tiles=tiles)
+    assert (entry.grid_thw, entry.num_tokens) == (grid, 4 * grid[0])
