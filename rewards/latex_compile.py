@@ -15,7 +15,7 @@ from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.scoring.sandbox.preflight import require_program, require_sandbox
-from mmrl.scoring.tex_engine import INSTALL, PROGRAMS, compile_document, compiles
+from mmrl.scoring.tex_engine import INSTALL, PROGRAMS, compiles
 from mmrl.scoring.texocr import page_of
 
 BOUNDS = (0.0, 1.0)
@@ -40,9 +40,4 @@ def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
 
 def score(completion: str, sample: Sample, *, time_limit_s: float = 8.0, allow_weak_sandbox: bool = False) -> float:
     page = page_of(completion)
-    if not page.strip():
-        return 0.0
-    if page.lstrip().startswith(r"\documentclass"):
-        result = compile_document(page, time_limit_s=time_limit_s)
-        return float(result.ok and "page.pdf" in result.files)
-    return float(compiles(page, time_limit_s=time_limit_s))
+    return float(bool(page.strip()) and compiles(page, time_limit_s=time_limit_s))

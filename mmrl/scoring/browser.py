@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mmrl.scoring.kept import kept
 from mmrl.scoring.pictures import png_pixels
 from mmrl.scoring.sandbox import Job, Limits, Tree, run
 
@@ -39,6 +40,7 @@ def program() -> Path | None:
     return None
 
 
+@kept(most=16)
 def render_html(html: str, *, width: int = 1024, height: int = 768, time_limit_s: float = 8.0) -> np.ndarray | None:
     """uint8 RGB (H, W, 3) of a window of that size on the page; None where it cannot be rendered within the limits.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mmrl.scoring.kept import kept
 from mmrl.scoring.pictures import png_pixels
 from mmrl.scoring.sandbox import Job, Limits, Result, Tree, package_trees, run
 from mmrl.scoring.sandbox.python_runtime import python_script
@@ -17,30 +18,15 @@ _DPI = 100
 _FIRST_START_S = 60.0
 
 
+@kept(most=32)
 def render_chart(code: str, *, time_limit_s: float = 8.0, memory_mb: int = 1500) -> np.ndarray | None:
     """uint8 RGB (H, W, 3) of the last figure that the code leaves, 100 dots per inch; None where it fails.
 
     Calls of `show` and `close` do nothing. Only matplotlib, NumPy and what they need can be imported.
     """
-    try:
-        return _rendered(code, time_limit_s, memory_mb)
-    except _NoFigureError:
-        return None
-
-
-class _NoFigureError(Exception):
-    """The code failed or drew nothing. An exception, since failures, which may be the machine's, are not kept."""
-
-
-@functools.lru_cache(maxsize=32)
-def _rendered(code: str, time_limit_s: float, memory_mb: int) -> np.ndarray:
-    """Kept by content: importing matplotlib costs half a second, and a group often repeats itself."""
     result = _run(code, _font_list(), time_limit_s=time_limit_s, memory_mb=memory_mb)
     png = result.files.get("chart.png")
-    picture_HW3 = png_pixels(png) if result.ok and png is not None else None
-    if picture_HW3 is None:
-        raise _NoFigureError
-    return picture_HW3
+    return png_pixels(png) if result.ok and png is not None else None
 
 
 def _font_list_name() -> str:

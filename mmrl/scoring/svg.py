@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mmrl.scoring.kept import kept
 from mmrl.scoring.pictures import png_pixels
 from mmrl.scoring.sandbox import Job, Limits, Tree, package_trees, run
 from mmrl.scoring.sandbox.python_runtime import python_script
@@ -46,6 +47,7 @@ def is_allowed(svg: str) -> bool:
     return _TEXT.search(svg) is None and _DECLARATION.search(svg) is None
 
 
+@kept(most=64)
 def render_svg(svg: str, *, width: int = 256, time_limit_s: float = 5.0) -> np.ndarray | None:
     """uint8 RGB (H, W, 3) on white, `width` pixels wide; None for what resvg cannot render within the limits.
 

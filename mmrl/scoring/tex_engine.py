@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from mmrl.scoring.kept import kept
 from mmrl.scoring.sandbox import Job, Limits, Result, Tree, run
 
 PROGRAMS = ("pdflatex",)
@@ -53,7 +54,16 @@ def compile_document(document: str, *, time_limit_s: float = 8.0) -> Result:
     return run(job)
 
 
-def compiles(body: str, *, time_limit_s: float = 8.0) -> bool:
-    """Whether the body compiles without an error and gives at least one page."""
-    result = compile_page(body, time_limit_s=time_limit_s)
-    return result.ok and "page.pdf" in result.files
+def compiles(text: str, *, time_limit_s: float = 8.0) -> bool:
+    r"""Whether it compiles without an error and gives at least one page.
+
+    text: a whole document if it begins with `\documentclass`, else the body of one.
+    """
+    return _compiled(text, time_limit_s=time_limit_s) or False
+
+
+@kept(most=256)
+def _compiled(text: str, *, time_limit_s: float) -> bool | None:
+    compile_it = compile_document if text.lstrip().startswith(r"\documentclass") else compile_page
+    result = compile_it(text, time_limit_s=time_limit_s)
+    return result.ok and "page.pdf" in result.files if result.killed_by is None else None

@@ -5,7 +5,7 @@ import importlib
 
 import pytest
 
-MODULES = ("sandbox", "code_blocks", "difficulty", "think_tags", "svg", "pictures", "latex_source", "texocr")
+MODULES = ("sandbox", "code_blocks", "difficulty", "think_tags", "svg", "kept", "pictures", "latex_source", "texocr")
 
 
 @pytest.mark.parametrize("name", MODULES)
