@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 from makers.processors import family_processor, hf_processor
-from makers.tiny_models import KINDS, tiny_model_dir
+from makers.tiny_models import KINDS, TILE_KINDS, tiny_model_dir
 from transformers import AutoConfig, AutoModelForImageTextToText
 
 from mmrl.errors import ConfigError
@@ -59,7 +59,7 @@ def test_banned_are_vision_tokens_and_ids_without_a_token_but_no_end_token(kind)
     assert not set(processor.banned_ids) & set(processor.eos_ids)
 
 
-@every_family
+@pytest.mark.parametrize("kind", (*KINDS, *TILE_KINDS))
 def test_typed_special_tokens_are_letters(kind):
     # fault 14
     processor = family_processor(kind)
@@ -82,7 +82,7 @@ def test_ids_of_short_texts_are_kept_and_cannot_be_changed(kind):
     assert encoder.encode("user\n") == first[3] != []
 
 
-@every_family
+@pytest.mark.parametrize("kind", (*KINDS, *TILE_KINDS))
 def test_module_groups_cover_every_parameter(kind):
     with torch.device("meta"):
         model = AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(tiny_model_dir(kind)))
@@ -99,6 +99,11 @@ def test_spaces_of_the_families():
         "qwen2_vl": ("0..1000", "seconds"),
         "qwen2_5_vl": ("model_px", "seconds"),
         "qwen3_vl": ("0..1000", "seconds"),
+        "internvl": ("0..1000", "seconds"),
+        "idefics3": (None, "seconds"),
+        "smolvlm": (None, "seconds"),
+        "llava_onevision": ("0..1", "seconds"),
+        "gemma3": (None, "seconds"),
     }
 
 
