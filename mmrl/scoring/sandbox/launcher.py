@@ -63,7 +63,10 @@ def _landlock(wanted):
     attributes = struct.pack("=QQQ", wanted["fs"], wanted["net"], wanted["scoped"])[: wanted["size"]]
     ruleset = _check(_libc.syscall(LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0), "landlock ruleset")
     for path, rights in wanted["rules"]:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # a link that leads out of what bubblewrap shows: less is granted, never more
         rule = struct.pack("=Qi", rights, place)
         added = _libc.syscall(LANDLOCK_ADD_RULE, ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, 0)
         _check(added, f"landlock rule for {path}")

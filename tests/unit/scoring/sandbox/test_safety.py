@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mmrl.scoring.sandbox import Job, Limits, Result, python_command, run
+from mmrl.scoring.sandbox import Job, Limits, Result, Tree, python_command, run
 from mmrl.scoring.sandbox.walls import isolation, layers
 
 REPOSITORY = Path(__file__).parents[4]
@@ -240,3 +240,16 @@ def test_folders_that_a_killed_scorer_left_are_removed(tmp_path, monkeypatch):
             os.utime(tmp_path / name, (0, 0))
     run(Job(python_command("pass")))
     assert {p.name for p in tmp_path.iterdir()} == set(names) - {"mmrl-sandbox-999999999-old"}
+
+
+def test_a_link_that_leads_nowhere_in_what_may_be_read_is_no_obstacle(walls, tmp_path):
+    """Debian's standard library holds `sitecustomize.py`, a link into /etc."""
+    (tmp_path / "shown").mkdir()
+    (tmp_path / "shown" / "link.py").symlink_to(tmp_path / "gone.py")
+    (tmp_path / "shown" / "file.py").write_text("shown")
+    (tmp_path / "shown" / "hidden").mkdir()
+    job = Job(
+        python_command(f"import os; print(open({str(tmp_path / 'shown' / 'file.py')!r}).read())"),
+        reads=(Tree(tmp_path / "shown", hidden=("hidden",)),),
+    )
+    assert run(job, walls=walls).stdout == b"shown\n"
