@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import selectors
 import signal
@@ -14,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from mmrl.scoring.sandbox import landlock, seccomp
 from mmrl.scoring.sandbox.job import Job, KilledBy, Limits, Result, Tree
@@ -85,12 +84,10 @@ def _start(argv: list[str], job: Job, scratch: Path, stdin: IO[bytes]) -> subpro
 def command(job: Job, scratch: Path, walls: tuple[str, ...]) -> list[str]:
     """The whole command line: bubblewrap if there is one, the launcher with its policy, the job's own."""
     trees = (*(Tree(Path(p)) for p in _SYSTEM if Path(p).exists()), *python_trees(), *job.reads)
-    policy = {
-        "rlimits": _rlimits(job.limits),
-        "landlock": _landlock(trees, scratch) if "landlock" in walls else None,
-        "seccomp": _seccomp(job.limits, walls) if "seccomp" in walls else None,
-    }
-    launch = [interpreter(), "-I", "-S", str(LAUNCHER), json.dumps(policy), *job.argv]
+    policy = [f"rlimit {name} {value}" for name, value in _rlimits(job.limits)]
+    policy += _landlock(trees, scratch) if "landlock" in walls else []
+    policy += _seccomp(job.limits, walls) if "seccomp" in walls else []
+    launch = [interpreter(), "-I", "-S", str(LAUNCHER), "\n".join(policy), *job.argv]
     return [*_bubblewrap((*trees, Tree(LAUNCHER)), scratch), *launch] if "bubblewrap" in walls else launch
 
 
@@ -108,16 +105,20 @@ def _rlimits(limits: Limits) -> list[tuple[str, int]]:
     return list(named.items())
 
 
-def _landlock(trees: tuple[Tree, ...], scratch: Path) -> dict[str, Any]:
+def _landlock(trees: tuple[Tree, ...], scratch: Path) -> list[str]:
     devices = [d for d in _DEVICES if d.exists()]
-    return landlock.ruleset(trees, writes=(scratch,), devices=devices, version=landlock.abi())
+    wanted = landlock.ruleset(trees, writes=(scratch,), devices=devices, version=landlock.abi())
+    rules = [f"rule {rights} {path}" for path, rights in wanted["rules"]]
+    assert not any("\n" in rule for rule in rules)
+    return ["landlock {fs} {net} {scoped} {size}".format(**wanted), *rules]
 
 
-def _seccomp(limits: Limits, walls: tuple[str, ...]) -> list[seccomp.Instruction]:
+def _seccomp(limits: Limits, walls: tuple[str, ...]) -> list[str]:
     may_fork = limits.processes > 1
     # Signals of its own processes only: the process namespace or Landlock sees to that.
     walled = "bubblewrap" in walls or ("landlock" in walls and landlock.abi() >= landlock.SIGNAL_SCOPE_ABI)
-    return seccomp.seccomp_filter(may_fork=may_fork, may_signal=may_fork and walled, memfd=limits.by_resident)
+    program = seccomp.seccomp_filter(may_fork=may_fork, may_signal=may_fork and walled, memfd=limits.by_resident)
+    return [f"bpf {code} {true} {false} {'pid' if k is None else k}" for code, true, false, k in program]
 
 
 def _bubblewrap(trees: tuple[Tree, ...], scratch: Path) -> list[str]:
