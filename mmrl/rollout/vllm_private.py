@@ -189,10 +189,17 @@ class VllmCore:
             self._engine.abort_request(list(names))
 
     def load_weights(self, named_tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Copy weights, under the names of transformers, and forget all that was computed with the old ones."""
+        """Copy weights, under the names of transformers, and forget all that was computed with the old ones.
+
+        Straight into the parameters where vLLM keeps them as they were given, which is one copy. Where it has made
+        something else of them (oneDNN's packed matrices, on a CPU) they are made anew, layer by layer.
+        """
         with engine_errors("taking new weights"), torch.no_grad():
             renamed = ((_engine_name(name, self._prefixes), tensor) for name, tensor in named_tensors)
-            self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": renamed})
+            if _keeps_weights(self._model):
+                self._model.load_weights(renamed)
+            else:
+                self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": renamed})
         self.reset_caches()
 
     def transfer(self, step: TransferStep) -> None:
@@ -275,6 +282,13 @@ def _engine_name(name: str, prefixes: Mapping[str, str]) -> str:
         if name.startswith(prefix):
             return other + name.removeprefix(prefix)
     return name
+
+
+def _keeps_weights(model: Any) -> bool:
+    """Whether every parameter is what was loaded: none is packed elsewhere or quantised."""
+    methods = {type(getattr(module, "quant_method", None)).__name__ for module in model.modules()}
+    plain = {"NoneType", "UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"}
+    return methods <= plain and all(parameter.numel() for parameter in model.parameters())
 
 
 def _range(span: MediaSpan) -> Any:
