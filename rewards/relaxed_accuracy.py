@@ -28,7 +28,7 @@ def score(
     tolerance: float = 0.05,
     official: bool = False,
 ) -> float:
-    """`tolerance`: the largest error, as a share of the right number. `official`: numbers are read as the source does."""
+    """`tolerance`: the largest error, as a share of the right number. `official`: read numbers as the source does."""
     prediction = (extract_prediction(completion, answer=answer) or "").strip()
     read = _plain_number if official else parse_number
 
