@@ -8,6 +8,8 @@ The makers return new arrays and the answer as a dataset states it: a letter, a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 QUADRANTS = "ABCD"  # A top left, B top right, C bottom left, D bottom right
@@ -90,6 +92,75 @@ def insert_segment(clip_F3: np.ndarray, segment_F3: np.ndarray, *, start: int) -
     changed = clip_F3.copy()
     changed[start:end] = segment_F3
     return changed, (start, end)
+
+
+def piece_numbers(order: Sequence[int]) -> list[int]:
+    """Where each piece of the original stands now, counted from 1: the answer of a puzzle of shuffled pieces.
+
+    order: at place j the piece `order[j]` of the original is shown, both counted from 0. Source: Visual Jigsaw, SSL4RL.
+
+    >>> piece_numbers([2, 0, 3, 1])
+    [2, 4, 1, 3]
+    """
+    places = {piece: place for place, piece in enumerate(order, start=1)}
+    return [places[piece] for piece in range(len(order))]
+
+
+def cut_tiles(picture_HW3: np.ndarray, *, rows: int, columns: int) -> list[np.ndarray]:
+    """Tiles of one size in reading order; what is left over by the division is cut off evenly at the edges.
+
+    >>> [tile.shape for tile in cut_tiles(np.zeros((7, 9, 3), np.uint8), rows=2, columns=2)]
+    [(3, 4, 3), (3, 4, 3), (3, 4, 3), (3, 4, 3)]
+    """
+    height, width = picture_HW3.shape[0] // rows, picture_HW3.shape[1] // columns
+    top, left = (picture_HW3.shape[0] - rows * height) // 2, (picture_HW3.shape[1] - columns * width) // 2
+    return [
+        picture_HW3[top + row * height :, left + column * width :][:height, :width]
+        for row in range(rows)
+        for column in range(columns)
+    ]
+
+
+def join_tiles(tiles: Sequence[np.ndarray], *, columns: int) -> np.ndarray:
+    """The picture that tiles in reading order make: the inverse of `cut_tiles`, but for what that cut off."""
+    lines = [np.concatenate(tiles[first : first + columns], axis=1) for first in range(0, len(tiles), columns)]
+    return np.concatenate(lines, axis=0)
+
+
+def quadrant_crop(
+    size: tuple[int, int], *, quadrant: int, rng: np.random.Generator, least: int = 28
+) -> tuple[int, int, int, int]:
+    """A box `x1, y1, x2, y2` at random inside one quadrant of a picture of `size` (width, height).
+
+    Its sides are 20 to 80 % of the quadrant's, and at least `least` pixels. Source: SSL4RL. Raises ValueError where
+    80 % of the quadrant is less than that: for sides below 70 pixels with the default.
+    """
+    lows, highs = [], []
+    for length, half in zip((size[0] // 2, size[1] // 2), (quadrant % 2, quadrant // 2), strict=True):
+        small, large = max(least, int(np.ceil(0.2 * length))), int(0.8 * length)
+        if small > large:
+            raise ValueError(f"a quadrant side of {length} pixels has no room for a crop of {least}")
+        side = int(rng.integers(small, large + 1))
+        low = half * length + int(rng.integers(0, length - side + 1))
+        lows.append(low)
+        highs.append(low + side)
+    return lows[0], lows[1], highs[0], highs[1]
+
+
+def jigsaw_spans(num_frames: int, *, pieces: int, trim: float = 0.1) -> list[range]:
+    """The frames of each of `pieces` equal clips, trimmed at both ends so that no clip continues its neighbour.
+
+    Frames at the start are dropped until the rest is a multiple of 10 * pieces. trim: share of a clip that goes at
+    each end (Visual Jigsaw's code 0.1, its paper 0.05). Empty for fewer than 10 * pieces frames.
+
+    >>> jigsaw_spans(250, pieces=2)
+    [range(22, 118), range(142, 238)]
+    """
+    kept = num_frames - num_frames % (10 * pieces)
+    length = kept // pieces
+    cut = round(trim * length)
+    starts = range(num_frames - kept, num_frames, length) if length else ()
+    return [range(start + cut, start + length - cut) for start in starts]
 
 
 def widened(
