@@ -57,5 +57,4 @@ def test_behavior_logprobs_equal_the_trainers_before_and_after_new_weights(kind)
     finally:
         vlm.model.load_state_dict(before)
         engine.close()
-    print(f"{kind}: largest difference {first:.1e}, after new weights {second:.1e}")
     assert max(first, second) < TOLERANCE
