@@ -22,6 +22,7 @@ IMPORT_NAMES = {
     "pyyaml": "yaml",
     "qwen-vl-utils": "qwen_vl_utils",
     "math-verify": "math_verify",
+    "markdown-it-py": "markdown_it",
 }
 
 
