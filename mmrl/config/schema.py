@@ -1,16 +1,15 @@
 """The configuration of a run: one frozen section a class, every key with a type, a default and a line of explanation.
 
 `RunConfig` is total: an unknown key is an error. Contradictions between keys are found by `mmrl.config.checks`,
-which names both keys and the remedy; both happen before any model is loaded. The sections about data are in
-`data_sections`, what all sections share in `section`.
+which names both keys and the remedy; both happen before any model is loaded. The sections about data, sampling and
+rewards are in `data_sections`, `rollout_sections` and `reward_sections`, what all sections share in `section`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 # Every section can be imported from here; some are only used inside others.
 from mmrl.config.data_sections import (  # noqa: F401
@@ -20,10 +19,11 @@ from mmrl.config.data_sections import (  # noqa: F401
     RobotSection,
     VideoSection,
 )
+from mmrl.config.reward_sections import GateSection, RewardPart, RewardsSection  # noqa: F401
+from mmrl.config.rollout_sections import RolloutSection, ServersSection, VllmSection  # noqa: F401
 from mmrl.config.section import (
     Beta,
     BudgetClass,
-    Combine,
     Count,
     FolderName,
     NonNegativeFloat,
@@ -33,7 +33,6 @@ from mmrl.config.section import (
     Probability,
     Section,
 )
-from mmrl.errors import did_you_mean
 
 
 class LoraSection(Section):
@@ -91,160 +90,6 @@ class CacheSection(Section):
     verify: Literal["first", "always", "never"] = Field(
         default="first", description="when checksums are compared: on the first open of an entry, on each, or never"
     )
-
-
-class VllmSection(Section):
-    """vLLM in the trainer's process, on the trainer's device. Its number type is model.dtype."""
-
-    max_model_len: PositiveInt | None = Field(
-        default=None,
-        description="tokens of the longest prompt with its completion; null: data.max_prompt_tokens + max_new_tokens, "
-        "or what the model states, if less",
-    )
-    max_num_seqs: PositiveInt = Field(default=256, description="completions decoded together")
-    gpu_memory_utilization: Probability = Field(
-        default=0.4, description="share of the GPU's memory for vLLM's weights, keys and values; the rest trains"
-    )
-    cpu_kv_cache_gb: PositiveInt = Field(default=1, description="memory for keys and values where there is no GPU")
-    enforce_eager: bool = Field(default=False, description="no CUDA graphs: slower steps, less memory, a faster start")
-    tensor_parallel_size: Literal[1] = Field(default=1, description="processes that share one engine; for now 1")
-
-
-class ServersSection(Section):
-    """Rollout servers (`mmrl serve-rollouts`), which the engine vllm_server asks. Their vLLM is set in rollout.vllm."""
-
-    urls: tuple[str, ...] = Field(default=(), description="addresses, such as http://127.0.0.1:8765")
-    token_file: str = Field(
-        default=".mmrl_rollout_token",
-        description="file with the token that every request carries; a server writes it where it is missing; the "
-        "variable MMRL_ROLLOUT_TOKEN goes before it",
-    )
-    timeout_s: PositiveFloat = Field(
-        default=1800.0, description="longest time for the completions of one prompt, or for a part of the weights"
-    )
-    health_interval_s: PositiveFloat = Field(
-        default=5.0,
-        description="seconds between looks at all servers; one silent for 6 of them (at least 10 s) is lost",
-    )
-    start_timeout_s: PositiveFloat = Field(
-        default=300.0, description="how long a run waits for all servers when it starts"
-    )
-    retries: NonNegativeInt = Field(
-        default=2, description="how often a request that was lost is sent to another server"
-    )
-    weights: Literal["auto", "shared_memory", "upload", "nccl"] = Field(
-        default="auto",
-        description="way of new weights; auto: nccl between GPUs, else shared memory on this machine, upload to others",
-    )
-    max_request_mb: PositiveInt = Field(default=1024, description="largest request, with its media, a server takes")
-
-
-class RolloutSection(Section):
-    engine: Literal["hf", "vllm", "vllm_server"] = Field(
-        default="hf",
-        description="what generates; hf: the own decode loop, vllm and vllm_server (in processes of its own): see "
-        "rollout.md",
-    )
-    vllm: VllmSection = Field(default_factory=VllmSection, description="settings of the engine vllm and of servers")
-    servers: ServersSection = Field(default_factory=ServersSection, description="settings of the engine vllm_server")
-    group_size: Count = Field(default=8, description="completions per prompt")
-    temperature: PositiveFloat = Field(default=1.0, description="divides the logits")
-    top_p: Probability = Field(default=1.0, description="keep the most likely tokens up to this probability; 1: off")
-    top_k: NonNegativeInt = Field(default=0, description="keep this many most likely tokens; 0: off")
-    min_p: Probability = Field(
-        default=0.0, description="keep tokens with this share of the highest probability; 0: off"
-    )
-    max_new_tokens: Count = Field(default=512, description="longest completion")
-    stop: tuple[str, ...] = Field(default=(), description="texts that end a completion; they stay in it")
-    max_batch_tokens: PositiveInt = Field(default=32768, description="prompt + completion tokens decoded together")
-    steps_ahead: Literal[0, 1] = Field(
-        default=0, description="1: sample the next step's completions while this one trains, see rollout.md"
-    )
-    max_logprob_gap: NonNegativeFloat | None = Field(
-        default=None,
-        description="most that the log-probs of sampler and trainer may differ on a completion token; null: any; the "
-        "largest difference of a step is `policy/rollout_gap_max`",
-    )
-    on_logprob_gap: Literal["warn", "error"] = Field(
-        default="warn",
-        description="a larger difference: name the worst sample once a stage, or stop before the next checkpoint",
-    )
-
-
-_ABOVE_ZERO = 5e-324
-
-
-class GateSection(Section):
-    """A part that must be good enough for the others to count."""
-
-    min: float = Field(description="least value that lets the other parts count")
-
-
-class RewardPart(Section):
-    reward: str = Field(description="shipped name, ./file.py:function or package.module:function")
-    name: str | None = Field(default=None, description="name in metrics; null: the reward's")
-    weight: float = Field(default=1.0, description="factor in the sum of the task's parts")
-    is_format: bool = Field(default=False, description="counts for training, not for the held-out task score")
-    gate: bool | GateSection = Field(
-        default=False, description="where this part is 0, or below `min`, the task's other parts count 0"
-    )
-    tolerance: NonNegativeFloat = Field(
-        default=0.0, description="combine ordered: values that differ by no more than this are equal"
-    )
-    options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the reward")
-
-    @property
-    def least_value(self) -> float | None:
-        """Value from which on the part, as a gate, is open; None: it is no gate."""
-        if isinstance(self.gate, GateSection):
-            return self.gate.min
-        return _ABOVE_ZERO if self.gate else None
-
-
-class RewardsSection(Section):
-    tasks: dict[str, tuple[RewardPart, ...]] = Field(default_factory=dict, description="parts of the reward per task")
-    like: dict[str, str] = Field(
-        default_factory=dict, description="further task names, each with the task whose parts it has"
-    )
-    combine: Combine | dict[str, Combine] = Field(
-        default="sum",
-        description="how parts become one reward, of all tasks or per task: weighted sum, product, order (the first "
-        "part decides, then the next), or sum of the parts normalised within the group; see rewards.md",
-    )
-    timeout_s: PositiveFloat = Field(default=10.0, description="longest time for one completion")
-    workers: NonNegativeInt = Field(
-        default=1, description="scoring processes; 0: in this process, without a time limit"
-    )
-    on_error: Literal["unscored", "leave_out", "error"] = Field(
-        default="unscored",
-        description="a reward that raises, times out or is NaN: leave the row out of its group, leave the part out of "
-        "the row's reward, or stop; a step in which no completion has a reward stops a run in any case",
-    )
-
-    def combine_of(self, task: str) -> Combine:
-        return self.combine.get(task, "sum") if isinstance(self.combine, dict) else self.combine
-
-    def name_problems(self) -> Iterator[tuple[str, str]]:
-        """Key below `rewards` and problem of every name that should be a task and is none."""
-        known = ", ".join(self.tasks) or "none"
-        for name, task in self.like.items():
-            if task not in self.tasks:
-                hint = did_you_mean(task, self.tasks)
-                yield "like", f"{name!r} is like {task!r}, which 'rewards.tasks' lacks; known: {known}{hint}"
-            elif self.tasks[name] != self.tasks[task]:
-                yield "like", f"{name!r} has parts of its own in 'rewards.tasks'; remove one of the two"
-        for task in self.combine if isinstance(self.combine, dict) else ():
-            if task not in self.tasks:
-                hint = did_you_mean(task, self.tasks)
-                yield "combine", f"names {task!r}, which 'rewards.tasks' lacks; known: {known}{hint}"
-
-    @model_validator(mode="after")
-    def _named_alike(self) -> Self:
-        """Tasks of `like` become tasks of their own, so that every reader of `tasks` finds them."""
-        alike = {name: self.tasks[task] for name, task in self.like.items() if task in self.tasks}
-        tasks = {**self.tasks, **{name: parts for name, parts in alike.items() if name not in self.tasks}}
-        object.__setattr__(self, "tasks", tasks)  # the section is frozen, and not yet handed out
-        return self
 
 
 class AlgorithmSection(Section):
