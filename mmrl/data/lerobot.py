@@ -3,11 +3,12 @@
     meta/info.json       version, fps, features, where the files are, splits
     meta/episodes.jsonl  length of each episode
     meta/tasks.jsonl     text of each task
+    meta/action_stats.json   percentiles of the actions, where datasets/lerobot/prepare.py has written them
     data/chunk-000/episode_000000.parquet                        action, state, timestamp, ... of an episode's frames
     videos/chunk-000/observation.images.top/episode_000000.mp4   what a camera saw of it
 
-A row: prompt (text of the task), images and videos (the cameras), answer (the action), proprio (the state), id, and
-every other column of the Parquet file.
+A row: prompt (text of the task), images and videos (the cameras), answer (the action), proprio (the state), id,
+action_stats ({name of the folder: percentiles}, where there are some), and every other column of the Parquet file.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from mmrl.config.schema import RobotSection
 from mmrl.errors import DataError, type_words
 
 INFO = Path("meta/info.json")
+ACTION_STATS = Path("meta/action_stats.json")
 _VERSIONS = ("v2.0", "v2.1")
 _KEPT_EPISODES = 4
 
@@ -50,7 +52,10 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class LeRobotRows:
-    """The frames of the chosen episodes. starts: number of the first row of each of them, and of all rows."""
+    """The frames of the chosen episodes. starts: number of the first row of each of them, and of all rows.
+
+    stats: percentiles of the actions (`q01`, `q99`, `mask`); None: the folder has none.
+    """
 
     layout: Layout
     robot: RobotSection
@@ -58,6 +63,7 @@ class LeRobotRows:
     lengths: tuple[int, ...]
     tasks: Mapping[int, str]
     starts: tuple[int, ...]
+    stats: Mapping[str, Any] | None = None
     kept: dict[int, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -80,11 +86,13 @@ class LeRobotRows:
         videos, images = self._cameras(episode, frame, values)
         seen = {*self.layout.cameras, *self.layout.hidden}
         renamed = {"action": "answer", "observation.state": "proprio"}
+        stats = {} if self.stats is None else {"action_stats": {self.layout.folder.stem: self.stats}}
         return {
             "id": f"{episode}:{frame}",
             "prompt": self._task(values.get("task_index")),
             "images": images,
             "videos": videos,
+            **stats,
             **{renamed.get(column, column): value for column, value in values.items() if column not in seen},
         }
 
@@ -150,7 +158,9 @@ def open_lerobot(folder: Path, *, split: str | None, robot: RobotSection) -> LeR
     chosen = tuple(episode for episode in sorted(lengths) if first <= episode and (end is None or episode < end))
     frames = [-(-lengths[episode] // robot.frame_stride) for episode in chosen]
     counts = tuple(lengths[episode] for episode in chosen)
-    return LeRobotRows(layout, robot, chosen, counts, tasks, tuple(accumulate(frames, initial=0)))
+    stats = folder / ACTION_STATS
+    found = _json(stats.read_bytes(), stats) if stats.is_file() else None
+    return LeRobotRows(layout, robot, chosen, counts, tasks, tuple(accumulate(frames, initial=0)), stats=found)
 
 
 def _layout(folder: Path, info: Mapping[str, Any], robot: RobotSection) -> Layout:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-_SHARED = Path(__file__).resolve().parents[3] / "shared"
+SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
 def shared_media() -> Path:
     """Folder of the shared media; skips the calling test where it is absent."""
-    folder = _SHARED / "media"
+    folder = SHARED / "media"
     if not folder.is_dir():
         pytest.skip("the shared media folder is not beside this checkout")
     return folder
@@ -17,7 +17,7 @@ def shared_media() -> Path:
 
 def shared_cases() -> Path:
     """Folder of machine-readable worked cases; skips the calling test where it is absent."""
-    folder = _SHARED / "cases"
+    folder = SHARED / "cases"
     if not folder.is_dir():
         pytest.skip("the shared cases folder is not beside this checkout")
     return folder

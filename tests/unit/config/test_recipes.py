@@ -9,6 +9,8 @@ from makers.published import PUBLISHED_CONFIGS, published_model
 
 from mmrl.commands.listing import KINDS
 from mmrl.config.load import load_config, read_tree
+from mmrl.data.cards import resolve_card
+from mmrl.data.templates import resolve_templates
 from mmrl.models.families import FAMILIES
 from mmrl.models.freeze import freeze, module_group
 from mmrl.models.lora import check_names
@@ -17,6 +19,9 @@ from mmrl.plugins import shipped_dir
 CONFIGS = shipped_dir("configs")
 BASES = sorted((CONFIGS / "base").rglob("*.yaml"))
 RECIPES = sorted((CONFIGS / "tasks").rglob("*.yaml"))
+# Recipes of a model and a machine for the user's own rows; the others are of a task and its dataset.
+OF_MODELS = [path for path in RECIPES if path.stem.startswith(("qwen2_5_vl_", "qwen3_vl_"))]
+OF_TASKS = [path for path in RECIPES if path not in OF_MODELS]
 # Parameters of the published weights, in units of 1e7.
 PARAMETERS = {
     "Qwen/Qwen2.5-VL-3B-Instruct": 375,
@@ -77,7 +82,26 @@ def test_recipe(path):
         assert {group for group, count in trainable.items() if not count} == set(config.model.freeze)
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=shown)
+@pytest.mark.parametrize("path", OF_TASKS, ids=shown)
+def test_a_task_recipe_states_its_data_budget_and_prompt(path):  # tests/e2e/test_recipes.py trains it
+    config, modality = load_config(path), path.parent.name
+    assert f"configs/tasks/{modality}/{path.name}" in (CONFIGS.parent / "docs" / "recipes.md").read_text()
+    for section in (*config.data.train, *config.data.val):
+        card = resolve_card(section.card, relative_to=CONFIGS)
+        assert (card.modality or modality) == modality
+        assert card.task is None or card.task in config.rewards.tasks
+        templates = resolve_templates(section, data=config.data)
+        assert all(templates.user(task) for task in ([card.task] if card.task else config.rewards.tasks))
+    assert config.budgets[modality].max_pixels < 2.1e6
+    assert config.data.max_prompt_tokens + config.rollout.max_new_tokens <= config.train.micro_batch_tokens
+
+
+@pytest.mark.parametrize("modality", ["image", "video", "gui", "ocr", "driving", "vla"])
+def test_every_modality_has_two_task_recipes(modality):
+    assert sum(path.parent.name == modality for path in OF_TASKS) >= 2
+
+
+@pytest.mark.parametrize("path", OF_MODELS, ids=shown)
 def test_recipe_of_its_folder_model_and_machine(path):
     config = load_config(path)
     modality, name = path.parent.name, path.stem

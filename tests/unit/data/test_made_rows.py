@@ -1,0 +1,172 @@
+"""The scripts that make rows: what they write, and what they say about published files that are not right."""
+
+import io
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from makers.robots import write_robot_folder
+from makers.rows import read, write_jsonl
+from PIL import Image
+
+from mmrl.data.lerobot import ACTION_STATS
+from mmrl.data.made_rows import PublishedRow, main, picture_file, published_rows, write_rows
+from mmrl.errors import DataError
+from mmrl.plugins import load_module, shipped_dir
+
+
+def script(name: str) -> ModuleType:
+    return load_module(shipped_dir("datasets") / name / "prepare.py")
+
+
+def picture() -> dict:
+    data = io.BytesIO()
+    Image.new("RGB", (8, 6), "red").save(data, "PNG")
+    return {"bytes": data.getvalue(), "path": "a.png"}
+
+
+def test_a_missing_column_is_named_with_the_line(tmp_path):
+    [row] = published_rows(write_jsonl(tmp_path / "rows.jsonl", [{"box": [1, 2, 3, 4], "words": "dog"}]))
+    with pytest.raises(DataError, match=r"rows\.jsonl:1: no column 'bbox'; columns present: box, words; did you mean"):
+        row["bbox"]
+
+
+def test_equal_pictures_are_one_file(tmp_path):
+    row = PublishedRow({"image": picture(), "text": {"bytes": b"GIF", "path": None}}, origin="a:1")
+    first, second = (picture_file(row, "image", tmp_path) for _ in range(2))
+    assert first == second and first.startswith("images/") and first.endswith(".png")
+    assert Image.open(tmp_path / first).size == (8, 6)
+    with pytest.raises(DataError, match="a:1: the column 'text' holds no PNG, JPEG or WebP picture"):
+        picture_file(row, "text", tmp_path)
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    def failing():
+        yield {"a": 1}
+        raise DataError("a bad row")
+
+    for rows, problem in ((failing(), "a bad row"), ([], "nothing in the sources makes a row")):
+        with pytest.raises(DataError, match=problem):
+            write_rows(rows, tmp_path / "out.jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_line(tmp_path, capsys):
+    published = write_jsonl(
+        tmp_path / "a.jsonl",
+        [{"problem": "q", "problem_type": "spatial grounding", "answer": "<answer>[1, 2, 3, 4]</answer>"}],
+    )
+    out = tmp_path / "made" / "train.jsonl"
+    options = {"boxes": {"default": "original_px"}}
+    main("Doc.", script("easyvideo_r1").make, options=options, argv=[str(published), "--out", str(out)])
+    assert capsys.readouterr().out == f"{out}: 1 rows\n"
+    assert json.loads(out.read_text()) == {
+        "problem": "q",
+        "problem_type": "spatial grounding",
+        "answer": "[1, 2, 3, 4]",
+        "answer_space": "original_px",
+    }
+    with pytest.raises(SystemExit, match=r"error: .*no column 'problem_type'"):
+        bad = write_jsonl(tmp_path / "b.jsonl", [{"answer": "3"}])
+        main("Doc.", script("easyvideo_r1").make, options=options, argv=[str(bad), "--out", str(out)])
+
+
+def test_a_box_is_turned_into_corners_and_every_expression_is_a_row(tmp_path):
+    row = {"question_id": "7", "image": picture(), "answer": ["man", "he"], "bbox": [1.5, 2, 3, 4]}
+    made = list(script("refcoco").make(_parquet(tmp_path / "a.parquet", row), tmp_path))
+    assert [(r["id"], r["expression"], r["box"]) for r in made] == [
+        ("7:0", "man", [1.5, 2, 4.5, 6]),
+        ("7:1", "he", [1.5, 2, 4.5, 6]),
+    ]
+    with pytest.raises(DataError, match=r"\[1.0, 2.0, 0.0, 4.0\] is no box \[x, y, width, height\]"):
+        list(script("refcoco").make(_parquet(tmp_path / "b.parquet", row | {"bbox": [1.0, 2.0, 0.0, 4.0]}), tmp_path))
+
+
+def _parquet(path: Path, row: dict) -> Path:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), path)
+    return path
+
+
+def test_actions_on_screens():
+    action = script("gui_r1").action
+    row = {"gt_action": "click", "gt_bbox": [0.1, 0.2, 0.3, 0.4], "gt_input_text": "no input text"}
+    assert action(PublishedRow(row, origin="a:1")) == {"action": "click", "box": [0.1, 0.2, 0.3, 0.4]}
+    assert action(PublishedRow(row | {"gt_bbox": [0.1, 0.2]}, origin="a:1")) == {"action": "click", "point": [0.1, 0.2]}
+    typed = row | {"gt_action": "type", "gt_bbox": [-100, -100], "gt_input_text": "cat"}
+    assert action(PublishedRow(typed, origin="a:1")) == {"action": "type", "input_text": "cat"}
+    with pytest.raises(DataError, match=r"a:1: gt_bbox of a click is \[-100, -100\]"):
+        action(PublishedRow(row | {"gt_bbox": [-100, -100]}, origin="a:1"))
+
+
+def test_a_table_is_written_out():
+    html = {
+        "structure": {"tokens": ["<tr>", "<td", ' colspan="2"', ">", "</td>", "</tr>"]},
+        "cells": [{"tokens": ["<b>", "a", "</b>"]}],
+    }
+    row = PublishedRow({"html": html}, origin="a:1")
+    assert script("pubtabnet").html(row) == '<table><tr><td colspan="2"><b>a</b></td></tr></table>'
+    for cells, problem in (([], "more cells than `cells`"), (html["cells"] * 2, "more cells than the structure")):
+        with pytest.raises(DataError, match=problem):
+            script("pubtabnet").html(PublishedRow({"html": html | {"cells": cells}}, origin="a:1"))
+
+
+def test_tests_of_a_page_are_one_row(tmp_path):
+    (tmp_path / "a.pdf").touch()
+    tests = [{"pdf": "a.pdf", "page": 1, "id": str(n), "type": "present", "text": f"t{n}", "url": None} for n in (0, 1)]
+    source = write_jsonl(tmp_path / "tests.jsonl", [*tests, tests[0] | {"page": 2, "max_diffs": None}])
+    made = list(script("olmocr_bench").make(source, tmp_path, pdfs=tmp_path))
+    assert [row["page"] for row in made] == [f"{tmp_path / 'a.pdf'}#page={page}" for page in (1, 2)]
+    assert made[0]["tests"] == [{"type": "present", "text": "t0"}, {"type": "present", "text": "t1"}]
+    assert made[1]["tests"] == [{"type": "present", "text": "t0"}]
+    with pytest.raises(DataError, match=r"no such file: .*a\.pdf; name the folder by --pdfs"):
+        list(script("olmocr_bench").make(source, tmp_path, pdfs=tmp_path / "pdfs"))
+
+
+def test_a_picture_of_another_size_than_its_annotation_is_refused(tmp_path):
+    Image.new("RGB", (8, 6)).save(tmp_path / "a.png")
+    entry = {"id": "a", "instruction": "lift", "meta_data": {"original_width": 8, "original_height": 6}}
+    area = {"affordance": {"x": 1, "y": 2, "width": 3, "height": 4}}
+    good = write_jsonl(tmp_path / "good.jsonl", [entry | area, entry | {"points": [[1, 2], [3, 4]]}])
+    region, path = script("sharerobot").make(good, tmp_path, images=tmp_path, suffix=".png")
+    assert (region["region"], path["path"]) == ([1, 2, 4, 6], [[1, 2], [3, 4]])
+    bad = write_jsonl(
+        tmp_path / "bad.jsonl", [entry | area | {"meta_data": {"original_width": 16, "original_height": 12}}]
+    )
+    with pytest.raises(DataError, match=r"bad\.jsonl:1: .*a\.png has 8x6 pixels, its annotation 16x12"):
+        list(script("sharerobot").make(bad, tmp_path, images=tmp_path, suffix=".png"))
+
+
+def test_decisions_and_frames_of_the_car():
+    nuscenes = script("nuscenes")
+    ahead = [[2.0 * n, 0.0] for n in range(1, 7)]  # 4 m/s
+    assert nuscenes.decision(4.0, ahead) == ("keep", "straight")
+    assert nuscenes.decision(2.5, ahead) == ("accelerate", "straight")
+    assert nuscenes.decision(5.5, [[x, -0.2 * x] for x, _ in ahead]) == ("decelerate", "right_turn")
+    assert nuscenes.pose({"translation": [1, 2, 3], "rotation": [0.5**0.5, 0, 0, 0.5**0.5]}) == pytest.approx(
+        (1, 2, 1.5707963)
+    )
+    assert nuscenes.seen_from((0, 0, 1.5707963), (-2, 5, 0)) == [5.0, 2.0, -1.571]
+
+
+def test_percentiles_of_a_robot_folder_reach_its_rows(tmp_path):
+    folder = write_robot_folder(tmp_path / "arm", clips=False)
+    assert "action_stats" not in read(folder, card="lerobot")[0].columns
+    write_stats = script("lerobot").write_stats
+    write_stats(folder, unscaled=[0])  # episodes 0 and 1 of 7 and 4 frames: actions [episode, frame]
+    stats = {"q01": [0, 0], "q99": [1, pytest.approx(5.9)], "mask": [False, True]}
+    assert json.loads((folder / ACTION_STATS).read_text()) == stats
+    assert read(folder, card="lerobot")[-1].columns["action_stats"] == {"arm": stats}
+    with pytest.raises(DataError, match=r"have no dimensions \[2\]"):
+        write_stats(folder, unscaled=[2])
+
+
+def test_a_dimension_that_never_changes_cannot_be_scaled(tmp_path):
+    folder = write_robot_folder(tmp_path / "arm", clips=False)
+    info = json.loads((folder / "meta/episodes.jsonl").read_text().splitlines()[0])
+    (folder / "meta/episodes.jsonl").write_text(json.dumps(info) + "\n")
+    with pytest.raises(DataError, match=r"dimensions \[0\] never change, nothing scales them; add them to --unscaled"):
+        script("lerobot").write_stats(folder, unscaled=[])
