@@ -27,7 +27,8 @@ class Kind:
     find: sources of a folder and what was passed over. maker: from the sources of one split and the options. reward:
     shipped reward of its answers. defaults: the options it has. chance: expected reward of blind guessing, in words.
     budgets: of the configuration that is proposed. modality: budget class of its media; None: by their kind.
-    demonstration: column of what a supervised stage imitates. template: what the proposed configuration puts around a prompt.
+    demonstration: column of what a supervised stage imitates. template: what the proposed configuration puts around
+    a prompt.
     """
 
     summary: str
