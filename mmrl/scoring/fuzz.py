@@ -64,9 +64,9 @@ def _as_text(answer: Any) -> str:
 def fuzz(spelling: str, pool: RewardPool, *, seconds: float, seed: int = 0, most: int | None = None) -> FuzzResult:
     """Trials of one reward in a pool's workers until `seconds` are over, at least one and at most `most`."""
     reward, result = resolve_reward(spelling), FuzzResult(spelling)
-    cases = [case for case in read_cases(reward) if not case.judge]
+    cases = [case for case in read_cases(reward) if not case.brings_a_model]
     if not cases:
-        return result  # its judge's replies are written for the cases
+        return result  # a judge's replies, and drawn weights, are made for the cases
     size = 1 if seconds == 0 else min(_TOGETHER, most or _TOGETHER)
     end = time.monotonic() + seconds
     while True:

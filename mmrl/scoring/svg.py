@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -69,15 +67,6 @@ def render_svg(svg: str, *, width: int = 256, time_limit_s: float = 5.0) -> np.n
     return png_pixels(png) if result.ok and png is not None else None
 
 
-def half_cosine(cosine: float) -> float:
-    """SGP-RL's map of a cosine of two encodings: (1 + cos) / 2.
-
-    >>> round(half_cosine(0.28), 6), half_cosine(-1.0)
-    (0.64, 0.0)
-    """
-    return (1.0 + cosine) / 2.0
-
-
 def length_term(svg: str) -> float:
     """1 - length / 6000, between 0 and 1; white space and comments do not count.
 
@@ -86,12 +75,3 @@ def length_term(svg: str) -> float:
     """
     length = len("".join(_COMMENT.sub("", svg).split()))
     return min(1.0, max(0.0, 1.0 - length / _FULL_LENGTH))
-
-
-def sgp_mix(parts: Iterable[tuple[float, float]]) -> float:
-    """SGP-RL's sum of weight * value over its parts (text-image, image-image, length), each value 0 to 1.
-
-    >>> round(sgp_mix([(1.0, half_cosine(0.28)), (1.0, half_cosine(0.6))]), 6)
-    1.44
-    """
-    return math.fsum(weight * value for weight, value in parts)

@@ -1,0 +1,1 @@
+"""Reward models that are trained: small heads on frozen encoders (`mmrl train-reward`)."""

@@ -1,0 +1,84 @@
+"""How alike a drawn picture and the row's are, by an image encoder (DINOv2 and any other).
+
+Formula: the cosine of the two encodings (embedding), or the mean cosine of the feature maps of all layers at each place
+(layers: 1 - half the perceptual distance of LPIPS without learned weights), by `scale`: half: (1 + cos) / 2; raw: cos.
+What draws nothing or does not render gets what a cosine of -1 gets.
+Bounds: -1 to 1; 0 to 1 for half.
+Answer: the code that a completion draws with. The row's first picture is the reference; in a row without one, what its
+answer, such code, renders to.
+Space: none; each picture is resized and cropped as its encoder wants it (`layers`: first stretched to one shape).
+Unit: seconds (`time_limit_s`, of a rendering).
+Source: SGP-RL's image term, (1 + cos) / 2 of DINOv2's class tokens; LPIPS for the layers.
+Example: the picture itself 1, one at a right angle to it 0.5.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from mmrl.data.sample import Sample
+from mmrl.errors import RewardError
+from mmrl.scoring.encoders import check_encoder, encoder_of
+from mmrl.scoring.judge.votes import each
+from mmrl.scoring.pictures import resized
+from mmrl.scoring.references import reference_picture
+from mmrl.scoring.similarities import layer_cosine, scaled, worst
+from mmrl.scoring.subjects import LONGEST_PX, Draws, drawn_picture, renderer, require_renderer
+
+BOUNDS = (-1.0, 1.0)
+NEEDS_MEDIA = True
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
+    check_encoder(options["encoder"], reads=("pictures",))
+    require_renderer(
+        "image_similarity",
+        options["draws"],
+        allow_weak=options["allow_weak_sandbox"],
+        time_limit_s=options["time_limit_s"],
+        timeout_s=timeout_s,
+    )
+
+
+def score_batch(
+    completions: Sequence[str],
+    samples: Sequence[Sample],
+    *,
+    encoder: dict[str, Any],
+    draws: Draws = "svg",
+    measure: Literal["embedding", "layers"] = "embedding",
+    scale: Literal["half", "raw"] = "half",
+    time_limit_s: float = 5.0,
+    allow_weak_sandbox: bool = False,
+) -> list[dict[str, float] | RewardError]:
+    """`draws`: the kind of code that is rendered. `measure: layers` needs an encoder of kind timm."""
+    frozen = encoder_of(encoder)
+
+    def pair(completion: str, sample: Sample) -> Pair | None:
+        reference = reference_picture(sample, renderer(draws), longest=LONGEST_PX)
+        drawn = drawn_picture(completion, draws, time_limit_s=time_limit_s)
+        return None if drawn is None else (drawn, reference)
+
+    def by_layers(drawn: np.ndarray, reference: np.ndarray) -> float:
+        height, width = reference.shape[:2]
+        found, wanted = frozen.layers([resized(drawn, width=width, height=height), reference])
+        return layer_cosine(found, wanted)
+
+    pairs = each(pair, completions, samples)
+    whole = [p for p in pairs if isinstance(p, tuple)]
+    if measure == "layers":
+        cosines = iter([by_layers(*p) for p in whole])
+    else:
+        drawn_ND, wanted_ND = (frozen.pictures([p[side] for p in whole]) for side in (0, 1))
+        cosines = iter((drawn_ND * wanted_ND).sum(axis=-1).tolist())
+
+    def result(found: Pair | None) -> dict[str, float]:
+        if found is None:
+            return {"reward": worst(scale), "renders": 0.0}
+        cosine = next(cosines)
+        return {"reward": scaled(cosine, scale), "renders": 1.0, "cosine": cosine}
+
+    return [p if isinstance(p, RewardError) else result(p) for p in pairs]

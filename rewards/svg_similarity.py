@@ -1,0 +1,121 @@
+"""SVG by how its rendering fits words and looks beside a picture, to frozen encoders (SGP-RL).
+
+Formula: w_text (1 + cos(words, rendering)) / 2 + w_image (1 + cos(reference, rendering)) / 2 + w_length length, where
+length is 1 - characters / 6000 between 0 and 1, without white space and comments. 0 unless a complete SVG without text
+elements renders. The image term counts only in rows with a picture, the text term only in rows with words.
+Bounds: at least 0; at most the sum of the weights.
+Answer: the last complete `<svg ..>..</svg>` after the thought. The words are the answer, or the text of `text_column`;
+the reference is the row's first picture, or the rendering of an answer that is an SVG.
+Space: none.
+Unit: seconds (`time_limit_s`).
+Source: SGP-RL; its released script has w_image 0 and CLIP ViT-B/32. Its gate wants `</think> <answer>`: give the part
+`format` beside this.
+Example: cosine 0.28 with the words alone 0.64, with 0.6 to the picture as well 1.44; not rendered 0.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mmrl.data.sample import Sample
+from mmrl.errors import RewardError
+from mmrl.scoring.encoders import Encoder, check_encoder, encoder_of
+from mmrl.scoring.judge.votes import each
+from mmrl.scoring.references import reference_picture
+from mmrl.scoring.similarities import scaled, sgp_mix
+from mmrl.scoring.subjects import LONGEST_PX, drawn_code, drawn_picture, require_renderer, words_of
+from mmrl.scoring.svg import extract_svg, length_term, render_svg
+
+BOUNDS = (0.0, None)
+NEEDS_MEDIA = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """What one completion draws, and what it is compared with."""
+
+    picture: np.ndarray
+    length: float
+    words: str | None
+    reference: np.ndarray | None
+
+
+def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
+    check_encoder(options["text_encoder"], name="text_encoder", reads=("pictures", "texts"))
+    if options["image_encoder"] is not None:
+        check_encoder(options["image_encoder"], name="image_encoder", reads=("pictures",))
+    require_renderer(
+        "svg_similarity",
+        "svg",
+        allow_weak=options["allow_weak_sandbox"],
+        time_limit_s=options["time_limit_s"],
+        timeout_s=timeout_s,
+    )
+
+
+def score_batch(
+    completions: Sequence[str],
+    samples: Sequence[Sample],
+    *,
+    text_encoder: dict[str, Any],
+    image_encoder: dict[str, Any] | None = None,
+    w_text: float = 1.0,
+    w_image: float = 1.0,
+    w_length: float = 0.0,
+    text_column: str | None = None,
+    time_limit_s: float = 5.0,
+    allow_weak_sandbox: bool = False,
+) -> list[dict[str, float] | RewardError]:
+    """`text_encoder`: CLIP or SigLIP. `image_encoder`: DINOv2 or another; without one no picture is compared."""
+    clip = encoder_of(text_encoder, name="text_encoder")
+    dino = encoder_of(image_encoder, name="image_encoder") if image_encoder is not None else None
+
+    def drawing(completion: str, sample: Sample) -> _Drawing | None:
+        reference = _reference(sample) if dino is not None else None
+        words = _words(sample, text_column, may_lack=reference is not None)
+        if words is not None:
+            clip.check_text(words, where=sample.where)
+        picture, svg = drawn_picture(completion, "svg", time_limit_s=time_limit_s), drawn_code(completion, "svg")
+        return None if picture is None or svg is None else _Drawing(picture, length_term(svg), words, reference)
+
+    drawings = each(drawing, completions, samples)
+    done = [d for d in drawings if isinstance(d, _Drawing)]
+    _warm(clip, dino, done)
+
+    def result(found: _Drawing | None) -> dict[str, float]:
+        if found is None:
+            return {"reward": 0.0, "renders": 0.0}
+        terms = {"length": (w_length, found.length)}
+        if found.words is not None:
+            cosine = float(clip.pictures([found.picture])[0] @ clip.texts([found.words])[0])
+            terms["text"] = (w_text, scaled(cosine, "half"))
+        if dino is not None and found.reference is not None:
+            found_D, wanted_D = dino.pictures([found.picture, found.reference])
+            terms["image"] = (w_image, scaled(float(found_D @ wanted_D), "half"))
+        parts = {name: value for name, (_, value) in terms.items()}
+        return {"reward": max(0.0, sgp_mix(terms.values())), "renders": 1.0, **parts}
+
+    return [d if isinstance(d, RewardError) else result(d) for d in drawings]
+
+
+def _warm(clip: Encoder, dino: Encoder | None, drawings: Sequence[_Drawing]) -> None:
+    """Compute every vector in batches; they are remembered for the single drawings."""
+    clip.pictures([d.picture for d in drawings])
+    clip.texts([d.words for d in drawings if d.words is not None])
+    if dino is not None:
+        dino.pictures([p for d in drawings for p in (d.picture, d.reference) if p is not None])
+
+
+def _reference(sample: Sample) -> np.ndarray | None:
+    """The row's picture, or the rendering of its answer; None in rows that have only words."""
+    has_picture = any(medium.kind == "image" for medium in sample.media)
+    is_svg = isinstance(sample.answer, str) and extract_svg(sample.answer) is not None
+    return reference_picture(sample, render_svg, longest=LONGEST_PX) if has_picture or is_svg else None
+
+
+def _words(sample: Sample, column: str | None, *, may_lack: bool) -> str | None:
+    is_svg = column is None and isinstance(sample.answer, str) and extract_svg(sample.answer) is not None
+    lacks = is_svg or (column is None and not sample.answer)
+    return None if lacks and may_lack else words_of(sample, column=column)
