@@ -28,7 +28,8 @@ def test_every_task_of_a_preset_resolves(path):
         try:
             found.validate()
         except ConfigError as error:
-            if "this machine has none" not in str(error):
+            reasons = ("this machine has none", "the judge at")
+            if not any(reason in str(error) for reason in reasons):
                 raise
             pytest.skip(str(error))
 
