@@ -77,7 +77,7 @@ class Block:
 
     @property
     def markdown(self) -> str:
-        """The transcription: Markdown, tables as HTML, formulas between \\( and \\)."""
+        """The transcription: Markdown, tables as HTML, formulas between \\( and \\); nothing for a rule."""
         written = "".join(run.markdown for run in self.runs).strip()
         if self.kind == "heading":
             return f"{'#' * self.level} {written}"
@@ -86,7 +86,7 @@ class Block:
         if self.kind == "table":
             assert self.cells is not None
             return _html_table(self.cells)
-        return {"formula": rf"\[{self.text}\]", "code": f"```\n{self.text}\n```", "rule": "---"}.get(self.kind, written)
+        return {"formula": rf"\[{self.text}\]", "code": f"```\n{self.text}\n```", "rule": ""}.get(self.kind, written)
 
 
 @dataclass

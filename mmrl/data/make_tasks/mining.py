@@ -30,9 +30,12 @@ Test = dict[str, Any]
 
 
 def transcription(blocks: Sequence[Block]) -> str:
-    """The page as Markdown; items of one list stand on neighbouring lines."""
-    text = ""
-    for before, block in zip((None, *blocks), blocks, strict=False):
+    """The page as Markdown; items of one list stand on neighbouring lines.
+
+    Rules are left out: one at the start of a page would be read as the head of its front matter.
+    """
+    text, shown = "", [block for block in blocks if block.kind != "rule"]
+    for before, block in zip((None, *shown), shown, strict=False):
         together = before is not None and before.kind == block.kind == "item"
         text += ("" if before is None else "\n" if together else "\n\n") + block.markdown
     return text

@@ -75,8 +75,6 @@ code stays
   as it is
 ```
 
----
-
 Galileo measured this in Padua.""".replace("\\\n", "")
 
 
@@ -244,6 +242,14 @@ def test_nested_and_unusual_html():
         transcription([block])
         == '<table>\n<tr><th colspan="2">A &lt; B</th></tr>\n<tr><td>a b,</td><td>c</td></tr>\n</table>'
     )
+
+
+def test_a_page_that_begins_with_a_rule_has_no_front_matter(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.md").write_text(f"---\n\n{NOTES}\n\n---\n\nAn end.", encoding="utf-8")
+    make("document", tmp_path / "in", tmp_path / "out")
+    (sample,) = samples_of(tmp_path / "out")
+    assert scored(sample.columns["demonstration"], sample) == 1.0
 
 
 def test_formulas_that_cannot_be_drawn(tmp_path):
