@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from mmrl.config.checks import Located
 from mmrl.config.schema import RewardsSection, StageSection
 from mmrl.errors import did_you_mean
-from mmrl.scoring.router import part_name
+from mmrl.scoring.parts import part_name
 
 # Name and tasks of each held-out dataset of a stage.
 HeldOut = Sequence[tuple[str, Collection[str]]]

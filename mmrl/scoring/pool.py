@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -27,6 +27,7 @@ from mmrl.scoring.reward import Reward, resolve_reward
 Group = tuple[Sample, tuple[str, ...]]
 NAN = float("nan")
 _SECOND_TRIES = 3
+_LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +137,21 @@ def _outcome(result: Any, reward: Reward) -> Outcome:
     return Outcome(value, {key: float(number) for key, number in numbers.items() if key != "reward"})
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SentCall:
+    """A call that was sent. future: the worker's answer; None: `collect` makes the call itself."""
+
+    call: RewardCall
+    future: Future[list[Outcome]] | None
+
+
 class RewardPool:
     """Runs reward calls in `workers` processes; 0 runs them in this process, without a time limit.
 
     timeout_s: limit of one completion; a call of a batch or group reward may take that times its completions.
     spellings: rewards a new worker imports before its first call, so that imports are not on the clock.
-    A context manager; `close` kills the workers. They also end by themselves when this process dies.
+    Used by one thread at a time. A context manager; `close` kills the workers. They also end by themselves when this
+    process dies.
     """
 
     def __init__(
@@ -151,6 +161,7 @@ class RewardPool:
         self.timeout_s = timeout_s
         self._warm = (tuple(spellings), relative_to)
         self._processes: Any = None
+        self._unanswered: set[Future[list[Outcome]]] = set()
 
     def __enter__(self) -> RewardPool:
         return self
@@ -159,32 +170,34 @@ class RewardPool:
         self.close()
 
     def close(self) -> None:
-        """Kill the workers. A later `run` starts new ones."""
+        """Kill the workers. A later call starts new ones."""
         if self._processes is not None:
             self._processes.stop()
             self._processes.join()
             self._processes = None
+        for future in tuple(self._unanswered):
+            future.set_exception(BrokenProcessPool("closed"))
 
     def run(self, calls: Sequence[RewardCall]) -> list[list[Outcome]]:
         """The outcomes of every call, in order. Never raises for what a reward does."""
-        if self.workers == 0:
-            return [run_call(call) for call in calls]
-        running = [(call, self._submit(call)) for call in calls]
-        return [self._collect(call, future) for call, future in running]
+        return [self.collect(sent) for sent in [self.send(call) for call in calls]]
 
-    def _submit(self, call: RewardCall) -> Future[list[Outcome]]:
-        limit = self.timeout_s * (1 if call.reward.form == "one" else call.size)
-        return self._ready().schedule(run_call, args=(call,), timeout=limit)
+    def send(self, call: RewardCall) -> SentCall:
+        """Have a call made, without waiting for it: workers begin at once, without workers `collect` makes it."""
+        return SentCall(call, self._schedule(call) if self.workers else None)
 
-    def _collect(self, call: RewardCall, future: Future[list[Outcome]]) -> list[Outcome]:
+    def collect(self, sent: SentCall) -> list[Outcome]:
+        """The outcomes of a call, waited for. Never raises for what a reward does."""
+        call, future = sent.call, sent.future
+        if future is None:
+            return run_call(call)
         # exception() hands over even a SystemExit that a reward raised; result() would raise it here.
-        error = future.exception()
+        error = self._ended(future).exception()
         # A worker that ends between two calls breaks the whole pool, and calls that only waited fail with it.
         for _ in range(_SECOND_TRIES):
             if not isinstance(error, BrokenProcessPool):
                 break
-            self.close()
-            future = self._submit(call)
+            future = self._ended(self._schedule(call))
             error = future.exception()
         if error is None:
             return future.result()
@@ -194,6 +207,20 @@ class RewardPool:
         event, message = _failure(error)
         lost_s = self.timeout_s if event == "timeout" else 0.0
         return [Outcome(NAN, event=event, message=message, seconds=lost_s)] * call.size
+
+    def _schedule(self, call: RewardCall) -> Future[list[Outcome]]:
+        limit = self.timeout_s * (1 if call.reward.form == "one" else call.size)
+        future = self._ready().schedule(run_call, args=(call,), timeout=limit)
+        self._unanswered.add(future)
+        future.add_done_callback(self._unanswered.discard)
+        return future
+
+    def _ended(self, future: Future[list[Outcome]]) -> Future[list[Outcome]]:
+        """The future, once it is done. A pool that broke forgets calls it had not yet passed on: they end with it."""
+        while not wait([future], timeout=_LOOK_S).done:
+            if not self._processes.active:
+                self.close()
+        return future
 
     def _ready(self) -> Any:
         if self._processes is not None and not self._processes.active:

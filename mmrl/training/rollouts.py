@@ -1,4 +1,7 @@
-"""From prepared prompts to scored completions: the part that training and validation share."""
+"""From prepared prompts to scored completions: the part that training and validation share.
+
+Each group goes to the rewards' workers when the engine is done with it, so they score while it generates the others.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,19 @@ from mmrl.config.schema import RolloutSection
 from mmrl.data.prepare import Prepared
 from mmrl.rollout.sampling import derive_seed
 from mmrl.rollout.types import Group, Request, Sampling
-from mmrl.scoring.router import Scores
+from mmrl.scoring.ongoing import Scoring
+from mmrl.scoring.scores import Scores
 from mmrl.training import distributed
 from mmrl.training.runtime import Runtime
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """Prompts with their completions, in the order of the prompts, whose scores may still be under way."""
+
+    prepared: tuple[Prepared, ...]
+    groups: tuple[Group, ...]
+    scoring: Scoring
 
 
 @dataclass(frozen=True)
@@ -59,7 +72,7 @@ def sampling_of(section: RolloutSection, *, greedy: bool = False) -> Sampling:
 
 def roll_out(run: Runtime, prepared: Sequence[Prepared], spec: RolloutSpec) -> ScoredRollouts:
     """Generate completions of every prompt and score them."""
-    return scored(run, prepared, generated(run, requests_for(prepared, spec)))
+    return scored(run, generated(run, prepared, requests_for(prepared, spec)))
 
 
 def requests_for(prepared: Sequence[Prepared], spec: RolloutSpec) -> list[Request]:
@@ -81,20 +94,27 @@ def requests_for(prepared: Sequence[Prepared], spec: RolloutSpec) -> list[Reques
     ]
 
 
-def generated(run: Runtime, requests: Sequence[Request]) -> tuple[Group, ...]:
-    """The groups of requests, in their order. Nothing here is collective: it may run in a thread beside training."""
+def generated(run: Runtime, prepared: Sequence[Prepared], requests: Sequence[Request]) -> Rollouts:
+    """Answer prompts by their requests, and have each group scored from when it is finished.
+
+    Nothing here is collective or waits for a reward: it may run in a thread beside training.
+    """
+    expected = [(item.sample, request.n) for item, request in zip(prepared, requests, strict=True)]
+    scoring, groups = run.router.start(expected), {}
     with run.watch.time("rollout"):
-        return tuple(sorted(run.rollout.generate(requests), key=lambda group: int(group.request.request_id)))
+        for group in run.rollout.generate(requests):
+            number = int(group.request.request_id)
+            scoring.add({number: [completion.text for completion in group.completions]})
+            groups[number] = group
+    return Rollouts(tuple(prepared), tuple(groups[number] for number in sorted(groups)), scoring)
 
 
-def scored(run: Runtime, prepared: Sequence[Prepared], groups: Sequence[Group]) -> ScoredRollouts:
-    """Completions with their scores; events of rewards are noted for the console."""
+def scored(run: Runtime, rollouts: Rollouts) -> ScoredRollouts:
+    """Completions with their scores, waited for; events of rewards are noted for the console."""
     with run.watch.time("score"):
-        scores = run.router.score(
-            [(item.sample, [c.text for c in group.completions]) for item, group in zip(prepared, groups, strict=True)]
-        )
+        scores = rollouts.scoring.finish()
     run.reward_events = {**scores.messages, **run.reward_events}
-    return ScoredRollouts(tuple(prepared), tuple(groups), scores)
+    return ScoredRollouts(rollouts.prepared, rollouts.groups, scores)
 
 
 def rollout_rows(rolled: ScoredRollouts, *, limit: int) -> list[dict]:

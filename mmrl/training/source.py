@@ -2,9 +2,9 @@
 during the step before.
 
 With `rollout.steps_ahead` a thread samples step t + 1 while step t trains. The engine has the weights from before step
-t by then, so these completions are one version older than the policy that learns from them. Only `Engine.generate` runs
-in the thread: prompts are drawn, weights sent and completions scored by the main one, which alone calls anything
-collective.
+t by then, so these completions are one version older than the policy that learns from them. The thread runs
+`Engine.generate` and hands finished groups to the workers that score; prompts are drawn, weights sent and scores
+collected by the main one, which alone calls anything collective.
 """
 
 from __future__ import annotations
@@ -22,21 +22,29 @@ from mmrl.config.schema import StageSection
 from mmrl.data.loader import Loader
 from mmrl.data.prepare import Prepared
 from mmrl.rollout.sampling import derive_seed
-from mmrl.rollout.types import Group, Request
+from mmrl.rollout.types import Request
 from mmrl.training import distributed
 from mmrl.training.prompts import next_prompts, rank_share
-from mmrl.training.rollouts import RolloutSpec, ScoredRollouts, generated, requests_for, sampling_of, scored
+from mmrl.training.rollouts import (
+    Rollouts,
+    RolloutSpec,
+    ScoredRollouts,
+    generated,
+    requests_for,
+    sampling_of,
+    scored,
+)
 from mmrl.training.runtime import Runtime
 from mmrl.training.schedule import checkpoint_due, validation_due
 
 
 @dataclass(frozen=True)
 class Round:
-    """This rank's prompts of a round, and their groups where these were sampled ahead."""
+    """This rank's prompts of a round, and their completions where these were sampled ahead."""
 
     prepared: tuple[Prepared, ...]
     seed: tuple[int, int]
-    groups: tuple[Group, ...] | None = None
+    rollouts: Rollouts | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class _Ahead:
     """
 
     round: Round
-    groups: Future[tuple[Group, ...]]
+    rollouts: Future[Rollouts]
     loader_state: dict[str, Any]
     awake: ExitStack
 
@@ -72,12 +80,12 @@ class RolloutSource:
 
     def sample(self, drawn: Round) -> ScoredRollouts:
         """The scored completions of a round. Its engine must be sampling, unless they are there already."""
-        groups = generated(self.run, self.requests(drawn)) if drawn.groups is None else drawn.groups
-        return scored(self.run, drawn.prepared, groups)
+        rollouts = drawn.rollouts or generated(self.run, drawn.prepared, self.requests(drawn))
+        return scored(self.run, rollouts)
 
     def sampling(self, drawn: Round) -> AbstractContextManager[Any]:
         """Within the block this round, and second rounds of it, may be sampled."""
-        if drawn.groups is not None and not self.algorithm.has_second_rounds:
+        if drawn.rollouts is not None and not self.algorithm.has_second_rounds:
             return ExitStack()
         return self.run.sampling()
 
@@ -90,8 +98,8 @@ class RolloutSource:
         requests = distributed.together(lambda: self.requests(drawn))
         awake = ExitStack()
         awake.enter_context(self.run.sampling())
-        groups = self.run.background.submit(generated, self.run, requests)
-        self._ahead = _Ahead(drawn, groups, loader_state, awake)
+        rollouts = self.run.background.submit(generated, self.run, drawn.prepared, requests)
+        self._ahead = _Ahead(drawn, rollouts, loader_state, awake)
 
     def loader_state(self) -> dict[str, Any]:
         """The loader's state for a checkpoint. Prompts that are being answered ahead are drawn again after a resume."""
@@ -127,9 +135,9 @@ class RolloutSource:
     def _finished(self) -> Round:
         assert self._ahead is not None
         ahead, self._ahead = self._ahead, None
-        groups = ahead.groups.result()
+        rollouts = ahead.rollouts.result()
         ahead.awake.close()
-        return Round(ahead.round.prepared, ahead.round.seed, groups)
+        return Round(ahead.round.prepared, ahead.round.seed, rollouts)
 
 
 def prompt_id(item: Prepared) -> str:

@@ -14,7 +14,8 @@ from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import MediaRef, Sample
 from mmrl.errors import ConfigError, PluginError, RewardError
 from mmrl.scoring.geometry import format_geometry, to_model_space
-from mmrl.scoring.router import CHUNK, Router
+from mmrl.scoring.ongoing import CHUNK
+from mmrl.scoring.router import Router
 
 FILE = slow_rewards.__file__
 
