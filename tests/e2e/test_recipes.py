@@ -94,7 +94,7 @@ class Expected:
 # recipe -> budget class, space of places, tasks
 EXPECTED: dict[str, tuple[str, str | None, dict[str, Expected]]] = {
     "image/refcoco_grounding": ("image", "model_px", {"referring expression": Expected(as_box, 2, 1.2)}),
-    "image/visual_jigsaw": ("image", None, {"jigsaw": Expected(as_is, 1.2, 0.4)}),
+    "image/visual_jigsaw": ("image", None, {"image-jigsaw": Expected(as_is, 1.2, 0.4)}),
     "video/charades_grounding": ("video", "seconds", {"temporal grounding": Expected(as_time, 2, 1.6)}),
     "video/easyvideo_r1_mixture": (
         "video",
@@ -105,7 +105,7 @@ EXPECTED: dict[str, tuple[str, str | None, dict[str, Expected]]] = {
             "multiple choice": Expected(as_is, 1, 0.1),
         },
     ),
-    "gui/screenspot_click": ("gui", "model_px", {"click": Expected(as_box, 3, 1.2)}),
+    "gui/screenspot_click": ("gui", "model_px", {"click": Expected(as_box, 3, 1.5)}),
     "gui/gui_r1_actions": ("gui", "model_px", {"screen action": Expected(as_action, 1, 0.2)}),
     "ocr/olmocr_pages": ("ocr", None, {"page": Expected(as_page, 1, 0.2)}),
     "ocr/tables_and_fields": (

@@ -17,6 +17,7 @@ from makers.rows import write_jsonl
 from PIL import Image, ImageDraw
 
 from mmrl.data.made_rows import write_rows
+from mmrl.data.make_tasks.make import Request, make_tasks
 from mmrl.plugins import load_module, shipped_dir
 
 
@@ -60,20 +61,12 @@ def refcoco(folder: Path) -> Made:
 
 
 def visual_jigsaw(folder: Path) -> Made:
-    rows = []
-    sources = (picture("image/chelsea.png", "chelsea.png"), picture("image/rocket.jpg", "rocket.jpg"))
-    orders = ([2, 0, 3, 1, 8, 5, 7, 4, 6], [8, 7, 6, 5, 4, 3, 2, 1, 0])
-    for source, order in zip(sources, orders, strict=True):
-        shown = Image.open(source).convert("RGB").resize((252, 252))
-        names = []
-        for place, piece in enumerate(order):
-            x, y = piece % 3 * 84, piece // 3 * 84
-            names.append(f"{source.stem}_{place}.png")
-            shown.crop((x, y, x + 84, y + 84)).save(folder / names[-1])
-        tiles = "\n".join(f"Tile {place}: <image>" for place in range(1, 10))
-        answer = ", ".join(str(order.index(piece) + 1) for piece in range(9))
-        rows.append({"id": source.stem, "prompt": f"{tiles}\nWhich order?", "answer": answer, "images": names})
-    return Made((write_jsonl(folder / "train.jsonl", rows),))
+    pictures = folder / "pictures"
+    pictures.mkdir()
+    for source in (picture("image/chelsea.png", "chelsea.png"), picture("image/rocket.jpg", "rocket.jpg")):
+        shutil.copy(source, pictures)
+    make_tasks(Request("image-jigsaw", pictures, folder / "made"))
+    return Made((folder / "made" / "train.jsonl",))
 
 
 def _spans() -> list[tuple[Path, str, list[float]]]:
