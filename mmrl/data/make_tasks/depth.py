@@ -93,11 +93,11 @@ def _apart(first: tuple[int, int, float], second: tuple[int, int, float]) -> boo
 
 
 def with_points(picture_HW3: np.ndarray, points: Sequence[tuple[int, int]]) -> np.ndarray:
-    """The picture with red circles, numbered from 1."""
+    """The picture with red circles, numbered from 1; their white edge tells them from what is red in the picture."""
     image = Image.fromarray(picture_HW3)
     draw = ImageDraw.Draw(image)
     font = ImageFont.load_default(size=RADIUS_PX * 1.4)
     for number, (x, y) in enumerate(points, start=1):
-        draw.circle((x, y), RADIUS_PX, fill=_RED)
+        draw.circle((x, y), RADIUS_PX, fill=_RED, outline=_WHITE)
         draw.text((x, y), str(number), fill=_WHITE, font=font, anchor="mm")
     return np.asarray(image)

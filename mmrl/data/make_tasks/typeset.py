@@ -211,7 +211,9 @@ class _Setter:
             return Paragraph(self._markup(block.runs, style.fontSize), style)
         if block.kind == "item":
             indent = (block.level + 1) * 1.8 * size
-            style = self._style("item", leftIndent=indent, bulletIndent=indent - 1.6 * size)
+            style = self._style(
+                "item", leftIndent=indent, bulletIndent=indent - 1.6 * size, bulletFontName=self.regular
+            )
             label = "•" if block.label == "-" else block.label
             return Paragraph(self._markup(block.runs, size), style, bulletText=label)
         style = self._style("text", alignment=1 if block.kind == "formula" else 0)
