@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from pathlib import Path
 
 from mmrl.errors import RewardError
 
@@ -25,6 +26,11 @@ def pid(completion, sample):
     return os.getpid()
 
 
+def nap(completion, sample):
+    time.sleep(0.3)
+    return 1.0
+
+
 def with_parts(completion, sample):
     return {"reward": 0.5, "length": len(completion)}
 
@@ -35,6 +41,10 @@ def no_reward_key(completion, sample):
 
 def batch(completions, samples):
     return [len(c) + len(s.columns) for c, s in zip(completions, samples, strict=True)]
+
+
+def batch_size(completions, samples):
+    return [float(len(completions))] * len(completions)
 
 
 def group(completions, sample):
@@ -50,3 +60,18 @@ def too_few(completions, sample):
 
 def media_count(completion, sample):
     return float(len(sample.media))
+
+
+def leaves_a_mark(completion, sample, *, folder):
+    (Path(folder) / completion).touch()
+    return 1.0
+
+
+def waits_for_a_mark(completion, sample, *, folder):
+    while not (Path(folder) / "go on").exists():
+        time.sleep(0.01)
+    return 1.0
+
+
+def batch_leaves_marks(completions, samples, *, folder):
+    return [leaves_a_mark(completion, None, folder=folder) for completion in completions]

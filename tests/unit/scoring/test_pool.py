@@ -89,6 +89,24 @@ def test_a_worker_killed_between_two_runs_is_replaced():
     assert after.event is None and after.value != before.value
 
 
+def test_calls_that_wait_when_their_worker_is_killed_are_made_by_another():
+    with RewardPool(1, timeout_s=20) as own:
+        ((before,),) = own.run([call("pid", "a")])
+        sent = [own.send(call("nap", "a"))] + [own.send(call("pid", "x" * 100_000)) for _ in range(20)]
+        os.kill(int(before.value), signal.SIGKILL)
+        nap, *pids = [own.collect(one)[0] for one in sent]
+    assert nap.event in (None, "died")  # by whether the worker had begun
+    assert {outcome.event for outcome in pids} == {None}
+    assert before.value not in {outcome.value for outcome in pids}
+
+
+def test_what_was_sent_before_a_close_is_still_scored():
+    with RewardPool(1, timeout_s=20) as own:
+        sent = [own.send(call("nap", "a")), own.send(call("score", "bb"))]
+        own.close()
+        assert [shown(own.collect(one)) for one in sent] == [[1.0], [2.0]]
+
+
 def test_close_leaves_no_process():
     with RewardPool(1, timeout_s=20) as own:
         ((outcome,),) = own.run([call("pid", "a")])
@@ -99,6 +117,7 @@ def test_close_leaves_no_process():
 ORPHAN = """
 import signal
 import sys
+import time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from makers.scoring import answered
 from mmrl.scoring.pool import RewardCall, RewardPool
@@ -106,16 +125,20 @@ if __name__ == "__main__":
     pool = RewardPool(1, timeout_s=100)
     one = lambda f, c: RewardCall(f"{sys.argv[1]}:{f}", None, {}, ((answered("a"), (c,)),))
     print(int(pool.run([one("pid", "a")])[0][0].value), flush=True)
-    pool.run([one("score", "hang")])
+    sent = [pool.send(one("score", "hang")) for _ in range(3)]
+    if sys.argv[2] == "generating":
+        time.sleep(100)
+    pool.collect(sent[0])
 """
 
 
+@pytest.mark.parametrize("state", ["waiting", "generating"])
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGKILL])
-def test_no_worker_outlives_the_program_even_while_a_reward_hangs(tmp_path, signal_number):
+def test_no_worker_outlives_the_program_even_while_a_reward_hangs(tmp_path, signal_number, state):
     script = tmp_path / "orphan.py"
     script.write_text(ORPHAN)
     path = os.pathsep.join([str(Path(FILE).parents[1]), *sys.path])
-    command = [sys.executable, str(script), FILE]
+    command = [sys.executable, str(script), FILE, state]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path}, text=True
     ) as program:
