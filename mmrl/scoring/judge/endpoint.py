@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Protocol, Self, TypeVar
 
 import httpx2
 
@@ -20,6 +20,7 @@ from mmrl.errors import ConfigError, JudgeError, did_you_mean, one_line
 from mmrl.scoring.judge.answer_store import AnswerStore
 
 T = TypeVar("T")
+Q = TypeVar("Q", bound="Asking")
 _PASSING = frozenset((408, 409, 425, 429))  # and every 5xx: what asking again may mend
 _LONGEST_WAIT_S = 30.0
 
@@ -85,6 +86,34 @@ def _problem(name: str, value: Any) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back. first_tokens: (text, log-prob) of the likeliest first tokens, where they were asked for.
+
+    logprobs: of the tokens of a given text, where they were asked for.
+    """
+
+    text: str
+    first_tokens: tuple[tuple[str, float], ...] = ()
+    logprobs: tuple[float, ...] = ()
+
+
+class Asking(Protocol):
+    """What an endpoint can be asked; equal ones are asked once."""
+
+    def body(self, endpoint: Endpoint) -> dict[str, Any]:
+        """The request, but for the endpoint's own fields."""
+        ...
+
+    def again(self) -> Self:
+        """The same, to be asked once more."""
+        ...
+
+    def answer(self, response: Any) -> Answer:
+        """What a response's JSON says. ValueError, LookupError, TypeError or AttributeError for another form."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """What is asked once. top_logprobs: how many of the likeliest first tokens to report (0: none).
 
@@ -96,13 +125,21 @@ class Question:
     top_logprobs: int = 0
     seed: int = 0
 
+    def body(self, endpoint: Endpoint) -> dict[str, Any]:
+        asked = [{"role": "system", "content": self.system}, {"role": "user", "content": self.user}]
+        tokens = 1 if self.top_logprobs else endpoint.max_tokens
+        body = {"messages": asked, "temperature": endpoint.temperature, "max_tokens": tokens, "seed": self.seed}
+        return {**body, "logprobs": True, "top_logprobs": self.top_logprobs} if self.top_logprobs else body
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back. first_tokens: (text, log-prob) of the likeliest first tokens, where they were asked for."""
+    def again(self) -> Self:
+        return replace(self, seed=self.seed + 1_000_003)
 
-    text: str
-    first_tokens: tuple[tuple[str, float], ...] = ()
+    def answer(self, response: Any) -> Answer:
+        choice = response["choices"][0]
+        content = (choice.get("logprobs") or {}).get("content") or []
+        top = content[0]["top_logprobs"] if content else []
+        first_tokens = tuple((entry["token"], float(entry["logprob"])) for entry in top)
+        return Answer(choice["message"].get("content") or "", first_tokens)
 
 
 class Judge:
@@ -119,7 +156,7 @@ class Judge:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def ask(self, questions: Sequence[Question], read: Callable[[Question, Answer], T]) -> list[T | JudgeError]:
+    def ask(self, questions: Sequence[Q], read: Callable[[Q, Answer], T]) -> list[T | JudgeError]:
         """What `read` makes of the answer to each question; equal questions are asked once.
 
         read raises JudgeError for an answer that is no verdict; the question is then asked once more, with another
@@ -146,9 +183,9 @@ class Judge:
                 f"{did_you_mean(self.endpoint.model, names)}"
             )
 
-    def _verdict(self, question: Question, read: Callable[[Question, Answer], T]) -> T | JudgeError:
+    def _verdict(self, question: Q, read: Callable[[Q, Answer], T]) -> T | JudgeError:
         problem = JudgeError("not asked")
-        for attempt in (question, _reseeded(question)):
+        for attempt in (question, question.again()):
             try:
                 answer = self._remembered(attempt)
                 verdict = read(question, answer)
@@ -160,31 +197,21 @@ class Judge:
             return verdict
         return problem
 
-    def _remembered(self, question: Question) -> Answer:
+    def _remembered(self, question: Asking) -> Answer:
         stored = self._store.get(self._key(question)) if self._store is not None else None
         if stored is None:
             return self._asked(question)
         record = json.loads(stored)
-        return Answer(record["text"], tuple((text, value) for text, value in record["first_tokens"]))
+        first_tokens = tuple((text, value) for text, value in record["first_tokens"])
+        return Answer(record["text"], first_tokens, tuple(record.get("logprobs", ())))
 
-    def _key(self, question: Question) -> str:
+    def _key(self, question: Asking) -> str:
         return json.dumps([self.endpoint.url, self._body(question)], sort_keys=True)
 
-    def _body(self, question: Question) -> dict[str, Any]:
-        asked = [{"role": "system", "content": question.system}, {"role": "user", "content": question.user}]
-        body: dict[str, Any] = {
-            "model": self.endpoint.model,
-            "messages": asked,
-            "temperature": self.endpoint.temperature,
-            "max_tokens": 1 if question.top_logprobs else self.endpoint.max_tokens,
-            "seed": question.seed,
-            **self.endpoint.extra,
-        }
-        if question.top_logprobs:
-            body |= {"logprobs": True, "top_logprobs": question.top_logprobs}
-        return body
+    def _body(self, question: Asking) -> dict[str, Any]:
+        return {"model": self.endpoint.model, **question.body(self.endpoint), **self.endpoint.extra}
 
-    def _asked(self, question: Question) -> Answer:
+    def _asked(self, question: Asking) -> Answer:
         """Ask until there is an answer, or asking again cannot help. Raises JudgeError."""
         body, wait_s, reason = self._body(question), 0.5, ""
         for attempt in range(self.endpoint.retries + 1):
@@ -197,7 +224,7 @@ class Judge:
                 reason = _words(error)
                 continue
             if response.status_code < 400:
-                return _answer(response)
+                return _answer(question, response)
             reason = f"status {response.status_code}: {one_line(response.text[:200])}"
             if response.status_code not in _PASSING and response.status_code < 500:
                 break
@@ -205,21 +232,13 @@ class Judge:
         raise JudgeError(f"the judge at {self.endpoint.url} gave no answer: {reason}")
 
 
-def _answer(response: httpx2.Response) -> Answer:
+def _answer(question: Asking, response: httpx2.Response) -> Answer:
     try:
-        choice = response.json()["choices"][0]
-        text = choice["message"].get("content") or ""
-        content = (choice.get("logprobs") or {}).get("content") or []
-        top = content[0]["top_logprobs"] if content else []
-        return Answer(text, tuple((entry["token"], float(entry["logprob"])) for entry in top))
+        return question.answer(response.json())
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise JudgeError(
-            f"the judge's response is not of the chat completion form: {one_line(response.text[:200])}"
+            f"the judge's response is not of the form asked for: {one_line(response.text[:200])}"
         ) from error
-
-
-def _reseeded(question: Question) -> Question:
-    return Question(question.system, question.user, question.top_logprobs, question.seed + 1_000_003)
 
 
 def _retry_after(response: httpx2.Response) -> float:

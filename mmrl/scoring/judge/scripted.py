@@ -3,7 +3,8 @@
     with ScriptedJudge(['{mark} {"score": 7}']) as judge: ... judge.endpoint ...
 
 `{mark}` becomes the mark of the question. A mapping instead of a text is a reply's first token, as {"Yes": 0.6,
-"No": 0.4}; an integer a reply with that status and no content. The replies are given in turn; the last one stays.
+"No": 0.4}; a list the log-probs of the tokens behind an `<answer>` that the prompt holds; an integer a reply with that
+status and no content. The replies are given in turn; the last one stays.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Reply = str | int | Mapping[str, float]
+Reply = str | int | Mapping[str, float] | Sequence[float]
 MODEL = "scripted"
 _MARK = re.compile(r"\[[0-9a-f]{12}\]")
 
@@ -62,7 +63,7 @@ class ScriptedJudge:
                 if isinstance(reply, int):
                     self._send(reply, {"error": {"message": "as told"}})
                 else:
-                    self._send(200, {"choices": [_choice(reply, body)]})
+                    self._send(200, _response(reply, body))
 
             def _send(self, status: int, record: dict[str, Any]) -> None:
                 content = json.dumps(record).encode()
@@ -76,6 +77,14 @@ class ScriptedJudge:
                 """Says nothing."""
 
         return Handler
+
+
+def _response(reply: str | Mapping[str, float] | Sequence[float], body: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(reply, str | Mapping):
+        return {"choices": [_choice(reply, body)]}
+    tokens = [("<answer>", -1.0), *((f"token {n}", value) for n, value in enumerate(reply))]
+    prompt = [{str(n): {"decoded_token": text, "logprob": value}} for n, (text, value) in enumerate(tokens)]
+    return {"choices": [{"message": {"content": ""}}], "prompt_logprobs": [None, *prompt]}
 
 
 def _choice(reply: str | Mapping[str, float], body: Mapping[str, Any]) -> dict[str, Any]:
