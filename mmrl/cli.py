@@ -267,6 +267,7 @@ def export(
         "mmrl make-tasks video-jigsaw clips ordered --pieces 4 --min-seconds 8",
         "mmrl make-tasks document pages transcripts",
         "mmrl make-tasks multiple-choice open.jsonl choices --card llava",
+        "mmrl make-tasks logic-puzzles plan.yaml puzzles --val-share 0.05",
     ),
 )
 def make_tasks(
@@ -274,10 +275,10 @@ def make_tasks(
         str,
         typer.Argument(
             help="image-jigsaw, video-jigsaw, points-3d, rotation, position, contrastive, clip-order, arrow-of-time, "
-            "masked-patch, document or multiple-choice"
+            "masked-patch, document, multiple-choice or logic-puzzles"
         ),
     ],
-    folder: Annotated[Path, typer.Argument(help="Folder of pictures, clips or documents; for multiple-choice a file")],
+    folder: Annotated[Path, typer.Argument(help="Folder of pictures, clips or documents; for the last two a file")],
     out: Annotated[Path, typer.Argument(help="Folder to write")],
     seed: Annotated[int, typer.Option(min=0, help="Same seed and files, same rows.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="Versions of each source, each shuffled anew.")] = 1,

@@ -12,6 +12,7 @@ from mmrl.data.make_tasks import folder
 from mmrl.data.make_tasks.choices import MultipleChoice
 from mmrl.data.make_tasks.clips import ClipOrder, VideoJigsaw, arrow_of_time
 from mmrl.data.make_tasks.depth import DepthOrder
+from mmrl.data.make_tasks.logic import LogicPuzzles, planned
 from mmrl.data.make_tasks.pictures import Contrastive, ImageJigsaw, MaskedPatch, position, rotation
 from mmrl.data.make_tasks.puzzle import Maker, Source, TaskOptions
 from mmrl.errors import ConfigError, did_you_mean
@@ -157,6 +158,14 @@ KINDS: dict[str, Kind] = {
         chance="0.25 for 4 options",
         budgets=_PICTURE | _CLIP,
         defaults={"pieces": 4, "card": "easyr1"},
+    ),
+    "logic-puzzles": Kind(
+        "logic puzzles of the kinds and levels that a file plans",
+        planned,
+        lambda sources, options: LogicPuzzles(),
+        reward="puzzle",
+        chance="at most 0.17 (three things to put in order), most 0",
+        budgets={},
     ),
 }
 

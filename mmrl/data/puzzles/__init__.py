@@ -10,9 +10,8 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from mmrl.data.puzzles.arithmetic import Calendar, Cryptarithm, NumberSequence, Target, WordSorting
@@ -21,7 +20,7 @@ from mmrl.data.puzzles.logic import Knights, Ordering, Satisfy, Zebra
 from mmrl.data.puzzles.puzzle import LEVELS, LONGEST, LogicPuzzle, Made
 from mmrl.errors import ConfigError, did_you_mean
 
-__all__ = ["KINDS", "LEVELS", "LONGEST", "LogicPuzzle", "Made", "make_puzzle", "puzzle_rows", "read_puzzle"]
+__all__ = ["KINDS", "LEVELS", "LONGEST", "LogicPuzzle", "Made", "make_puzzle", "read_puzzle"]
 
 _CLASSES: tuple[type[LogicPuzzle], ...] = (
     *(Target, NumberSequence, Cryptarithm, Calendar, WordSorting),
@@ -48,25 +47,3 @@ def make_puzzle(kind: str, *, seed: int, level: int) -> Made:
             f"{did_you_mean(kind, KINDS)}"
         )
     return KINDS[kind].make(random.Random(f"{kind}/{level}/{seed}"), level=level)
-
-
-def puzzle_rows(
-    count: int, *, seed: int, kinds: Sequence[str] = tuple(KINDS), levels: Sequence[int] = LEVELS
-) -> Iterator[dict[str, Any]]:
-    """`count` rows for the reward `puzzle`; kinds and levels take turns.
-
-    Columns: id, task, prompt, answer (one solution), puzzle (the kind), puzzle_spec (as JSON text, so that the rows of
-    all kinds have one schema in Parquet), level.
-    """
-    for number in range(count):
-        kind, level = kinds[number % len(kinds)], levels[number // len(kinds) % len(levels)]
-        made = make_puzzle(kind, seed=seed * 1_000_003 + number, level=level)
-        yield {
-            "id": f"{kind}-{level}-{seed}-{number}",
-            "task": "puzzle",
-            "prompt": made.question,
-            "answer": made.solution,
-            "puzzle": kind,
-            "puzzle_spec": json.dumps(made.spec),
-            "level": level,
-        }
