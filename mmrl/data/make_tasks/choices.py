@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 import string
-from collections import defaultdict
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mmrl.data.cards import FIELDS
 from mmrl.data.locations import FrameFiles, PdfPage, RawBytes
-from mmrl.data.make_tasks.puzzle import Making, Puzzle, Source, UnusableError
+from mmrl.data.make_tasks.puzzle import ROW_COLUMNS, Making, Puzzle, Source, UnusableError
 from mmrl.data.sample import MediaPart, MediaRef, Message, Part, Sample, TextPart
 from mmrl.data.write_rows import options_of
 
 LONGEST_ANSWER = 200  # characters: an essay is no option
-LIKELY = 50  # candidates of nearly the right answer's length that wrong options are drawn from
+LIKELY = 50  # answers on each side of the right one, by length, that wrong options are drawn from
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?")
 _LETTER = re.compile(r"\(?[A-Za-z]\)?\.?")
 
@@ -46,24 +49,51 @@ def answer_type(answer: Any) -> str:
     return kind if not unit else f"number with {unit}"
 
 
+@dataclass(frozen=True)
+class Pool:
+    """The different answers of one task and type in the order of their length, and how many rows give each."""
+
+    texts: Sequence[str]
+    counts: Sequence[int]
+
+    @classmethod
+    def of(cls, answers: Sequence[str]) -> Pool:
+        counts = Counter(map(_same, answers))
+        first = {_same(answer): answer for answer in reversed(answers)}
+        ordered = sorted(first.items(), key=lambda item: (len(item[1]), item[1]))
+        return cls([text for _, text in ordered], [counts[same] for same, _ in ordered])
+
+    def wrong(self, right: str, *, count: int, rng: np.random.Generator) -> list[str]:
+        """Answers other than the right one and of nearly its length, drawn as often as rows give them."""
+        place = bisect_left(self.texts, (len(right), right), key=lambda text: (len(text), text))
+        near = range(max(0, place - LIKELY), min(len(self.texts), place + LIKELY))
+        likely = [n for n in near if _same(self.texts[n]) != _same(right)]
+        if len(likely) < count:
+            raise UnusableError(f"only {len(likely)} other answers of its type, {count} needed")
+        weights = np.array([self.counts[n] for n in likely], dtype=np.float64)
+        drawn = rng.choice(likely, size=count, replace=False, p=weights / weights.sum())
+        return [self.texts[int(n)] for n in drawn]
+
+
 class MultipleChoice:
     """pieces: options of a question. sources: rows whose answers serve as wrong options for each other."""
 
     def __init__(self, sources: Sequence[Source], pieces: int) -> None:
         self.pieces = pieces
-        self.answers: dict[tuple[str, str], list[str]] = defaultdict(list)
+        answers: dict[tuple[str, str], list[str]] = defaultdict(list)
         for source in sources:
             try:
-                self.answers[self._key(source.sample)].append(_shown(source.sample.answer))
+                answers[self._key(source.sample)].append(_shown(source.sample.answer))
             except UnusableError:
                 continue  # it is reported when its own turn comes
+        self.pools = {key: Pool.of(found) for key, found in answers.items()}
 
     def __call__(self, source: Source, making: Making) -> Iterator[Puzzle]:
         sample: Sample = source.sample
         if sample.columns.get("options"):
             raise UnusableError("it has options already")
         right = _shown(sample.answer)
-        wrong = self._wrong(right, self.answers[self._key(sample)], making.rng)
+        wrong = self.pools[self._key(sample)].wrong(right, count=self.pieces - 1, rng=making.rng)
         place = making.turns.pick(self.pieces)
         options = [*wrong[:place], right, *wrong[place:]]
         letters = string.ascii_uppercase[: self.pieces]
@@ -71,29 +101,25 @@ class MultipleChoice:
         messages = [_message(message, sample) for message in sample.messages]
         asked = f"\n{listed}\nAnswer with the letter of the right option."
         messages[_last_user(messages)]["content"].append({"type": "text", "text": asked})
-        columns = {name: value for name, value in sample.columns.items() if name != "demonstration"}
-        columns |= {"options": options, "open_answer": sample.answer, "source_task": sample.task, "source": source.name}
+        columns = _other_columns(sample) | {"options": options, "open_answer": sample.answer, "source": source.name}
         images, videos = ([_cell(ref) for ref in sample.media if ref.kind == kind] for kind in ("image", "video"))
         yield Puzzle(messages, letters[place], images=images, videos=videos, columns=columns)
 
     def _key(self, sample: Sample) -> tuple[str, str]:
         return sample.task, answer_type(sample.answer)
 
-    def _wrong(self, right: str, pool: Sequence[str], rng: np.random.Generator) -> list[str]:
-        """Drawn from answers in the order of how near their length is, as often as rows give them."""
-        seen, wrong = {_same(right)}, []
-        others = [answer for answer in pool if _same(answer) not in seen]
-        shuffled = [others[n] for n in rng.permutation(len(others))]
-        near = sorted(shuffled, key=lambda answer: abs(len(answer) - len(right)))[:LIKELY]
-        likely = [near[n] for n in rng.permutation(len(near))]
-        rest = sorted(shuffled, key=lambda answer: abs(len(answer) - len(right)))[LIKELY:]
-        for answer in (*likely, *rest):
-            if _same(answer) not in seen:
-                seen.add(_same(answer))
-                wrong.append(answer)
-            if len(wrong) == self.pieces - 1:
-                return wrong
-        raise UnusableError(f"only {len(wrong)} other answers of its type, {self.pieces - 1} needed")
+
+def _other_columns(sample: Sample) -> dict[str, Any]:
+    """The row's own columns, with `source_` before names that the new card would read as something else."""
+    taken = {*FIELDS, *ROW_COLUMNS}
+    others = {
+        f"source_{name}" if name in taken else name: value
+        for name, value in sample.columns.items()
+        if name != "demonstration"
+    }
+    if sample.modality not in ("image", "video", "text"):  # these follow from the media
+        others["modality"] = sample.modality
+    return others | {"source_task": sample.task}
 
 
 def _shown(answer: Any) -> str:

@@ -6,6 +6,7 @@ A content that stands in several files counts once, for else it could be on both
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -66,24 +67,30 @@ def _distinct(folder: Path, suffixes: tuple[str, ...], *, wanted: Callable[[Path
         raise ConfigError(
             f"{folder}: no such folder" if not folder.exists() else f"{folder} is a file, name its folder"
         )
+    paths = list(filter(wanted, _files(folder, suffixes)))
+    sizes = Counter(path.stat().st_size for path in paths)
     first: dict[bytes, str] = {}
     sources: list[Source] = []
     skipped: list[Reason] = []
-    for path in filter(wanted, _files(folder, suffixes)):
+    for path in paths:
         name = path.relative_to(folder).as_posix()
         if name != name.encode(errors="replace").decode():
             skipped.append((ascii(name), "its name is not UTF-8; rename it"))
             continue
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").digest()
-        if digest in first:
-            skipped.append((name, f"the same file as {first[digest]}"))
-            continue
-        first[digest] = name
+        if sizes[path.stat().st_size] > 1:  # only then can another hold the same
+            same = first.setdefault(_digest(path), name)
+            if same != name:
+                skipped.append((name, f"the same file as {same}"))
+                continue
         sources.append(Source(name, path.absolute()))
     if not sources and not skipped:
         raise DataError(f"{folder}: holds no files of this kind ({', '.join(suffixes)}), nor do its subfolders")
     return sources, skipped
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _files(folder: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:

@@ -20,6 +20,7 @@ import numpy as np
 from mmrl import __version__
 from mmrl.data.make_tasks.kinds import Kind, find_kind, resolved
 from mmrl.data.make_tasks.puzzle import (
+    ROW_COLUMNS,
     Maker,
     Making,
     MediaFolder,
@@ -163,9 +164,7 @@ def _row(puzzle: Puzzle, source: Source, *, version: int, request: Request) -> d
         "task": request.kind,
         "version": version,
     }
-    clash = next((name for name in puzzle.columns if name in own), None)
-    if clash is not None:
-        raise DataError(f"{source.name}: the row has a column {clash!r}, which make-tasks writes; rename it")
+    assert not own.keys() & puzzle.columns.keys() and own.keys() == set(ROW_COLUMNS)
     return own | dict(puzzle.columns)
 
 

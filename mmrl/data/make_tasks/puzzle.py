@@ -13,6 +13,7 @@ from PIL import Image
 
 from mmrl.errors import MmrlError
 
+ROW_COLUMNS = ("id", "problem", "answer", "images", "videos", "task", "version")  # of every row that is written
 LEAST_SIDE = 28  # pixels: below it the smallest patch of the model families is enlarged
 LEAST_TEXTURE = 4.0  # gray levels: a patch whose pixels vary less (sky, a wall) could lie anywhere
 

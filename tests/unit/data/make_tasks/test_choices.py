@@ -2,11 +2,12 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from makers.made_tasks import make, photos, rows_of, samples_of, scored
 from makers.rows import write_jsonl
 
-from mmrl.data.make_tasks.choices import answer_type
+from mmrl.data.make_tasks.choices import Pool, answer_type
 from mmrl.data.make_tasks.puzzle import UnusableError
 from mmrl.data.sample import MediaPart, TextPart
 
@@ -75,6 +76,23 @@ def test_the_letter_names_the_open_answer(file, tmp_path):
     assert first != again or again != third
 
 
+def test_wrong_options_come_as_often_as_rows_give_them():
+    pool = Pool.of(["red"] * 8 + ["blue", "Red.", "green"])
+    assert (pool.texts, pool.counts) == (["red", "blue", "green"], [9, 1, 1])
+    rng = np.random.default_rng(0)
+    drawn = Counter(pool.wrong("gray", count=1, rng=rng)[0] for _ in range(1000))
+    assert drawn["red"] == pytest.approx(9000 / 11, abs=50)
+    assert Counter(pool.wrong("blue", count=1, rng=rng)[0] for _ in range(50))["blue"] == 0
+
+
+def test_wrong_options_have_about_the_right_ones_length():
+    pool = Pool.of(["x" * n for n in range(1, 200)])
+    wrong = {
+        len(text) for seed in range(50) for text in pool.wrong("y" * 120, count=3, rng=np.random.default_rng(seed))
+    }
+    assert min(wrong) >= 70 and max(wrong) <= 169
+
+
 def test_question_and_media_stay_as_they_were(file, tmp_path):
     make("multiple-choice", file, tmp_path / "out")
     sample = samples_of(tmp_path / "out")[0]
@@ -110,3 +128,33 @@ def test_text_that_looks_like_a_placeholder_stays_text(tmp_path):
     make("multiple-choice", tmp_path / "open.jsonl", tmp_path / "out", card=str(card))
     for sample in samples_of(tmp_path / "out"):
         assert sample.media == () and "What does <image> mean" in sample.messages[0].parts[0].text
+
+
+def test_rows_of_another_tool_keep_turns_modality_and_columns(tmp_path):
+    photos(tmp_path / "in", ("coffee.png",))
+    rows = [
+        {
+            "id": "same",
+            "image": "coffee.png",
+            "version": n,
+            "conversations": [
+                {"from": "human", "value": "<image>\nWhat is it?"},
+                {"from": "gpt", "value": "A cup."},
+                {"from": "human", "value": f"And thing {n}?"},
+                {"from": "gpt", "value": f"thing of colour {'rgbyc'[n] * 3}"},
+            ],
+        }
+        for n in range(5)
+    ]
+    write_jsonl(tmp_path / "in" / "llava.jsonl", rows)
+    card = tmp_path / "card.yaml"
+    card.write_text("preset: llava\nmodality: ocr\n")
+    make("multiple-choice", tmp_path / "in" / "llava.jsonl", tmp_path / "out", card=str(card))
+    samples = samples_of(tmp_path / "out")
+    assert [sample.sample_id for sample in samples] == [f"llava:{n}" for n in range(1, 6)]
+    for n, sample in enumerate(samples):
+        assert [message.role for message in sample.messages] == ["user", "assistant", "user"]
+        assert sample.modality == "ocr" and sample.columns["source_version"] == n
+        assert sample.columns["source_id"] == "same" and sample.columns["source_task"] == "open-ended"
+        assert sample.columns["options"]["ABCD".index(sample.answer)] == sample.columns["open_answer"]
+        assert "demonstration" not in sample.columns

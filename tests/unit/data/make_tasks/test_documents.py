@@ -15,6 +15,7 @@ from mmrl.data.make_tasks.documents import drawn_height
 from mmrl.data.make_tasks.mining import LEAST_TESTS, transcription
 from mmrl.data.make_tasks.puzzle import UnusableError
 from mmrl.data.make_tasks.typeset import draw_formula
+from mmrl.errors import ConfigError
 from mmrl.scoring import browser
 from mmrl.scoring.katex import require_katex
 from mmrl.scoring.page_tests import Page, read_test
@@ -229,6 +230,11 @@ def test_too_little_text_makes_no_row(tmp_path):
     assert reasons["b.md"] == f"page 1: holds too little for {LEAST_TESTS} tests"
     assert reasons["c.md"] == "not UTF-8 text (invalid start byte at byte 0)"
     assert reasons["d.md"].startswith("left out of its pages: a block with characters that no font here has: 中 文")
+
+
+def test_an_unknown_renderer_is_an_error(folder, tmp_path):
+    with pytest.raises(ConfigError, match="--renderer 'word' is neither pages nor browser"):
+        make("document", folder, tmp_path / "out", renderer="word")
 
 
 def test_nested_and_unusual_html():

@@ -114,7 +114,6 @@ def test_media_that_cannot_be_opened_are_exit_code_1(tmp_path):
         (("contrastive", "in", "out"), "a negative pair needs two different pictures, there is one"),
         (("rotation", "in", "out", "--val-share", "0.5"), "--val-share 0.5 of 1 sources leaves one side empty"),
         (("video-jigsaw", "clips", "out"), "none of 1 sources makes a training row; the first: a.mp4: lasts 3.0 s"),
-        (("document", "in", "out", "--renderer", "word"), "--renderer 'word' is neither pages nor browser"),
     ],
 )  # fmt: skip
 def test_mistakes(tmp_path, monkeypatch, arguments, message):
