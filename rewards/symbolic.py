@@ -17,6 +17,7 @@ Example: answer `P L / 4`: `\\frac{LP}{4}` 1, `0.25 P L` 1, `P L / 3` 0; answer 
 """
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,9 +27,18 @@ from mmrl.data.sample import Sample
 from mmrl.errors import RewardError
 from mmrl.scoring.expression import LONGEST, NotReadError, Tree, plain
 from mmrl.scoring.gold import bad_answer, gold_text
-from mmrl.scoring.identity import Point, sample_points, values
+from mmrl.scoring.identity import Point, sample_points
 from mmrl.scoring.parse import AnswerFormat, extract_prediction
-from mmrl.scoring.solution import Entry, Form, Solution, guess_form, read_solution, same_solution
+from mmrl.scoring.solution import (
+    Entry,
+    Form,
+    Known,
+    Solution,
+    guess_form,
+    read_solution,
+    same_solution,
+    values_of,
+)
 from mmrl.scoring.units import Unit, unit_of
 
 BOUNDS = (0.0, 1.0)
@@ -36,11 +46,14 @@ BOUNDS = (0.0, 1.0)
 
 @dataclass(frozen=True)
 class Gold:
-    """The row's solution, the names that may occur in it, the points at which it is compared, and its unit."""
+    """The row's solution, the names that may occur in it, the points at which it is compared, its values there, and
+    its unit.
+    """
 
     solution: Solution
     symbols: frozenset[str]
     points: list[Point]
+    known: Known
     unit: Unit | None
 
 
@@ -51,7 +64,7 @@ def score(completion: str, sample: Sample, *, answer: AnswerFormat = "auto", rel
     if prediction is None or len(prediction) > LONGEST:
         return 0.0
     for found in _readings(prediction, gold):
-        if same_solution(found, gold.solution, gold.points, rel_tol=rel_tol):
+        if same_solution(found, gold.solution, gold.points, rel_tol=rel_tol, known=gold.known):
             return 1.0
     return 0.0
 
@@ -64,14 +77,20 @@ def _gold(sample: Sample) -> Gold:
         raise RewardError(f"{sample.where}: the column `form` must be one of {', '.join(get_args(Form))}, not {form!r}")
     assumptions = _assumptions(declared, sample)
     try:
-        solution = read_solution(text, form, symbols=assumptions.keys() if assumptions else None)
-        assumptions = assumptions or dict.fromkeys(solution.symbols(), "real")
-        points = sample_points(assumptions)
+        gold = _read_gold(text, form, tuple(sorted(assumptions.items())), _unit(unit, form, sample))
     except ValueError as error:
         raise RewardError(f"{sample.where}: the answer {text!r} cannot be compared: {error}") from error
-    if form != "interval" and any(all(v is None for v in values(tree, points)) for tree in solution.trees):
+    if form != "interval" and any(all(v is None for v in found) for _, found in gold.known.values()):
         raise bad_answer(sample, wanted="a solution with a value at any of the points tried; see the column `symbols`")
-    return Gold(solution, frozenset(assumptions), points, _unit(unit, form, sample))
+    return gold
+
+
+@functools.lru_cache(maxsize=256)  # a group's completions share their answer
+def _read_gold(text: str, form: Form, declared: tuple[tuple[str, str], ...], unit: Unit | None) -> Gold:
+    solution = read_solution(text, form, symbols=dict(declared) if declared else None)
+    assumptions = dict(declared) or dict.fromkeys(solution.symbols(), "real")
+    points = sample_points(assumptions)
+    return Gold(solution, frozenset(assumptions), points, values_of(solution, points), unit)
 
 
 def _assumptions(declared: Any, sample: Sample) -> dict[str, str]:

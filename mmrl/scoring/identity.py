@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -35,6 +36,7 @@ _MOST_BITS = 20_000  # of the exponent of a value: what is larger or smaller is 
 _FEWEST = 0.5  # share of the gold's points at which a prediction must have a value
 
 _ALIASES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "abs": "fabs", "log": "ln"}
+_local = threading.local()
 _GROWING = ("exp", "sinh", "cosh", "tanh")
 
 
@@ -65,10 +67,17 @@ def _drawn(rng: random.Random, assumption: str) -> float:
 
 def values(tree: Tree, points: Sequence[Point]) -> Values:
     """The values of an expression. KeyError for a symbol that has none in the points."""
-    contexts = [MPContext() for _ in DIGITS]
-    for context, digits in zip(contexts, DIGITS, strict=True):
-        context.dps = digits
+    contexts = _contexts()
     return [_at(tree, point, contexts) for point in points]
+
+
+def _contexts() -> tuple[Any, ...]:
+    """This thread's own, for a context holds its precision as state."""
+    if not hasattr(_local, "contexts"):
+        _local.contexts = tuple(MPContext() for _ in DIGITS)
+        for context, digits in zip(_local.contexts, DIGITS, strict=True):
+            context.dps = digits
+    return _local.contexts
 
 
 def _at(tree: Tree, point: Point, contexts: Sequence[Any]) -> tuple[Any, Any] | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mmrl.scoring.expression import LONGEST, NotReadError, Tree, parse_expression, plain
-from mmrl.scoring.identity import Point, are_equal, are_proportional, sample_points, values  # noqa: F401 - the example
+from mmrl.scoring.identity import Point, Values, are_equal, are_proportional, sample_points, values  # noqa: F401 - the example
 
 Form = Literal["expression", "equation", "set", "tuple", "matrix", "interval"]
 
@@ -175,16 +175,27 @@ def _intervals(text: str, symbols: Collection[str] | None) -> Solution:
     return Solution("interval", tuple(rows), tuple(brackets))
 
 
-def same_solution(found: Solution, gold: Solution, points: Sequence[Point], *, rel_tol: float = 1e-3) -> bool:
+Known = dict[int, tuple[Tree, Values]]
+"""Values of trees by their id; the tree is kept beside them, so that its id stays its own."""
+
+
+def values_of(solution: Solution, points: Sequence[Point]) -> Known:
+    """The values of a solution's expressions, to be worked out once where many are compared with it."""
+    return {id(tree): (tree, values(tree, points)) for tree in solution.trees}
+
+
+def same_solution(
+    found: Solution, gold: Solution, points: Sequence[Point], *, rel_tol: float = 1e-3, known: Known | None = None
+) -> bool:
     """Whether both say the same at the points: sets and unions in any order, the rest part by part.
 
     Equations agree when their sides' differences are proportional. rel_tol: counts where a number is written as a
-    decimal; exact expressions agree exactly.
+    decimal; exact expressions agree exactly. known: values of the gold's expressions at these points.
     """
     if found.form != gold.form:
         return False
     is_exact = all(tree.is_exact() for tree in (*found.trees, *gold.trees))
-    judge = _Comparison(points, 0.0 if is_exact else rel_tol)
+    judge = _Comparison(points, 0.0 if is_exact else rel_tol, known or {})
     if gold.form == "set":
         return judge.are_same_sets(found.rows[0], gold.rows[0])
     if gold.form == "interval":
@@ -197,13 +208,13 @@ def same_solution(found: Solution, gold: Solution, points: Sequence[Point], *, r
 class _Comparison:
     """Entries compared at fixed points; every expression is evaluated once."""
 
-    def __init__(self, points: Sequence[Point], rel_tol: float) -> None:
+    def __init__(self, points: Sequence[Point], rel_tol: float, known: Known) -> None:
         self._points, self._rel_tol = points, rel_tol
-        self._known: dict[int, tuple[Tree, list]] = {}
+        self._known = dict(known)
 
-    def _values(self, tree: Tree) -> list:
+    def _values(self, tree: Tree) -> Values:
         if id(tree) not in self._known:
-            self._known[id(tree)] = (tree, values(tree, self._points))  # the tree is kept, so its id stays its own
+            self._known[id(tree)] = (tree, values(tree, self._points))
         return self._known[id(tree)][1]
 
     def same(self, found: Entry, gold: Entry) -> bool:
