@@ -65,7 +65,8 @@ class ProgressKind:
         prefixes = [clip.frames_FD[window_places(end, self.config.window)] for end in range(1, count + 1)]
         with torch.inference_mode():
             found_TF = head(_tensor(head, prefixes), _texts(head, [clip.text_E] * count))
-        lasts = [min(end, self.config.window) - 1 for end in range(1, count + 1)]
+        # The first place is never trained: of a single frame its repetition tells the progress.
+        lasts = [max(min(end, self.config.window) - 1, 1) for end in range(1, count + 1)]
         return found_TF[torch.arange(count), torch.tensor(lasts)].cpu().numpy()
 
     def measure(self, head: Head, clips: Sequence[Clip]) -> Metrics:

@@ -17,6 +17,7 @@ from PIL import Image
 
 from mmrl.config.encoder_section import EncoderSection
 from mmrl.errors import ConfigError, did_you_mean, one_line
+from mmrl.models.hub import without_progress_bars
 from mmrl.scoring.encoders import EncoderModel, Reads
 
 _BOTH: frozenset[Reads] = frozenset(("pictures", "texts"))
@@ -27,7 +28,7 @@ _WINDOW = 254
 def load_model(section: EncoderSection) -> EncoderModel:
     """The model of a section whose weights are there. ConfigError for weights that do not fit, and for no device."""
     _check_device(section.device)
-    with _as_config_error(section):
+    with _as_config_error(section), without_progress_bars():
         return _LOADERS[section.kind](section)
 
 
