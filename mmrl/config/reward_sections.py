@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mmrl.config.section import Combine, NonNegativeFloat, NonNegativeInt, PositiveFloat, Section
+from mmrl.config.section import Combine, Count, NonNegativeFloat, NonNegativeInt, PositiveFloat, Section
 from mmrl.errors import did_you_mean
 
 # The least positive float: a gate without `min` is open at anything above 0.
@@ -54,6 +54,11 @@ class RewardsSection(Section):
     timeout_s: PositiveFloat = Field(default=10.0, description="longest time for one completion")
     workers: NonNegativeInt = Field(
         default=1, description="scoring processes; 0: in this process, without a time limit"
+    )
+    batch_size: Count = Field(
+        default=64,
+        description="completions of one task that a reward of the batch form gets together, at least: as many whole "
+        "groups as hold them",
     )
     on_error: Literal["unscored", "leave_out", "error"] = Field(
         default="unscored",

@@ -3,10 +3,10 @@
 What is scored together is decided by the prompts alone, never by the order in which their groups finish, so the scores
 are those of all groups added at once. A part of the form `one` or `group` is sent to the workers when a group is
 added. A part of the form `batch`, which gains from many completions (requests to a judge that run side by side, an
-encoder's batch), gets blocks: consecutive prompts of one task that have at least `BLOCK` completions together, what is
-left at the end being the last block. A block is sent when its last group was added.
+encoder's batch), gets blocks: consecutive prompts of one task that have at least `rewards.batch_size` completions
+together, what is left at the end being the last block. A block is sent when its last group was added.
 
-With 8 completions a prompt, 20 prompts of one task are blocks of 8, 8 and 4 prompts.
+With 8 completions a prompt and a batch_size of 64, 20 prompts of one task are blocks of 8, 8 and 4 prompts.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmrl.config.schema import RewardsSection
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError, one_line
 from mmrl.scoring.parts import Part, TaskReward
@@ -27,8 +28,6 @@ from mmrl.scoring.scores import Scores
 
 # Completions per message to a worker: enough to make the message's cost small, few enough to redo after a time-out.
 CHUNK = 32
-# Four rounds of a judge's 16 requests at once: little idle time at a block's end, most blocks sent during generation.
-BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,8 @@ class Scoring:
     """Scores of the groups of a batch, some of which are still to come. `mmrl.scoring.router.Router.start` makes it.
 
     tasks: the reward of every task that occurs. expected: the sample of each group, with how many completions it will
-    have. pool: its workers score what was added while the caller goes on; without workers `finish` scores.
-    stops: raise at the first completion, in the order of rows, that could not be scored.
+    have. names: of the K parts. pool: its workers score what was added while the caller goes on; without workers
+    `finish` scores. section: `batch_size` and `on_error`.
     """
 
     def __init__(
@@ -60,14 +59,15 @@ class Scoring:
         *,
         names: tuple[str, ...],
         pool: RewardPool,
-        stops: bool,
+        section: RewardsSection,
     ) -> None:
-        self._tasks, self._names, self._pool, self._stops = tasks, names, pool, stops
+        self._tasks, self._names, self._pool = tasks, names, pool
+        self._stops = section.on_error == "error"
         self._samples = [sample for sample, _ in expected]
         ends = np.cumsum([size for _, size in expected]).tolist()
         self._rows = [range(end - size, end) for end, (_, size) in zip(ends, expected, strict=True)]
         self._missing = {number for number, rows in enumerate(self._rows) if rows}
-        self._blocks = _blocks(expected)
+        self._blocks = _blocks(expected, least=section.batch_size)
         self._waiting: dict[int, Piece] = {}
         self._sent: list[tuple[Part, list[Piece], SentCall]] = []
 
@@ -89,7 +89,8 @@ class Scoring:
     def finish(self) -> Scores:
         """The scores, once all groups were added (else ValueError). Waits for what is still being scored.
 
-        What a reward fails to score is NaN and an event, never 0; with `stops` it is a RewardError.
+        What a reward fails to score is NaN and an event, never 0; with `on_error: error` the first one, in the order of
+        rows, is a RewardError.
         """
         if self._missing:
             raise ValueError(f"{len(self._missing)} groups were not added, the first is number {min(self._missing)}")
@@ -140,7 +141,7 @@ class Scoring:
                 yield from ((part, row) for row in of_task)
 
 
-def _blocks(expected: Sequence[tuple[Sample, int]]) -> dict[int, tuple[int, ...]]:
+def _blocks(expected: Sequence[tuple[Sample, int]], *, least: int) -> dict[int, tuple[int, ...]]:
     """For each group that has completions the groups of its block, itself among them."""
     open_blocks: dict[str, list[int]] = defaultdict(list)
     sizes: Counter[str] = Counter()
@@ -150,7 +151,7 @@ def _blocks(expected: Sequence[tuple[Sample, int]]) -> dict[int, tuple[int, ...]
             continue
         open_blocks[sample.task].append(number)
         sizes[sample.task] += size
-        if sizes[sample.task] >= BLOCK:
+        if sizes[sample.task] >= least:
             closed.append(open_blocks.pop(sample.task))
             del sizes[sample.task]
     return {number: tuple(block) for block in (*closed, *open_blocks.values()) for number in block}

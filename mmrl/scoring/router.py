@@ -122,8 +122,7 @@ class Router:
         ((1.0, 1.0), (0.0, 1.0))
         """
         tasks = {sample.task: self._reward_of(sample.task, where=sample.where) for sample, _ in expected}
-        stops = self.section.on_error == "error"
-        return Scoring(tasks, expected, names=self.names, pool=self._pool, stops=stops)
+        return Scoring(tasks, expected, names=self.names, pool=self._pool, section=self.section)
 
     def _reward_of(self, task: str, *, where: str) -> TaskReward:
         if task not in self._tasks:

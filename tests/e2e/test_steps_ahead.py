@@ -94,6 +94,12 @@ def test_training_goes_on_while_the_next_step_is_sampled(engine, tmp_path, monke
     assert column(tmp_path, "rollout/staleness") == [0, 1, 1]
 
 
+def test_workers_score_what_is_sampled_ahead_as_the_main_thread_does(engine, tmp_path):
+    for workers in (0, 1):
+        assert run(tmp_path / str(workers), f"rewards.workers={workers}", steps=3) == 0
+    assert metrics(tmp_path / "0") == metrics(tmp_path / "1")
+
+
 def test_three_steps_a_stop_and_three_more_are_six(engine, tmp_path):
     assert run(tmp_path, "checkpoint.every=3") == 0
     folder = tmp_path / "runs" / "tiny"

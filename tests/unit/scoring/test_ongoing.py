@@ -11,7 +11,6 @@ from makers.scoring import answered
 
 from mmrl.config.schema import RewardsSection
 from mmrl.errors import RewardError
-from mmrl.scoring.ongoing import BLOCK
 from mmrl.scoring.router import Router
 from mmrl.scoring.scores import Scores
 
@@ -52,11 +51,11 @@ def assert_same(one: Scores, other: Scores) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(groups=GROUPS, on_error=st.sampled_from(["unscored", "leave_out"]), data=st.data())
-def test_any_order_of_groups_gives_the_scores_of_all_at_once(groups, on_error, data):
+@given(groups=GROUPS, size=st.integers(1, 99), on_error=st.sampled_from(["unscored", "leave_out"]), data=st.data())
+def test_any_order_of_groups_gives_the_scores_of_all_at_once(groups, size, on_error, data):
     groups = numbered(groups)
     order = data.draw(st.permutations(range(len(groups))))
-    asked = router(combine=COMBINE, on_error=on_error)
+    asked = router(combine=COMBINE, on_error=on_error, batch_size=size)
     scoring = asked.start(expected_of(groups))
     for number in order:
         scoring.add({number: groups[number][1]})
@@ -79,14 +78,19 @@ def test_a_batch_reward_sees_blocks_of_prompts_in_their_order_whichever_finishes
     for number in order:
         scoring.add({number: groups[number][1]})
     sizes = scoring.finish().breakdown["batch_size"].reshape(20, 8)
-    assert BLOCK == 64
     assert sizes[:, 0].tolist() == [64] * 8 + [64] * 8 + [32] * 4 and (sizes == sizes[:, :1]).all()
 
 
 def test_blocks_are_of_one_task_and_hold_whole_groups():
     groups = numbered([("batch", ["a"] * 50), ("both", ["a"] * 3), ("batch", ["a"] * 50), ("batch", ["a"])])
-    scores = router().score(groups)
-    assert [scores.breakdown_of(n, 0)["batch_size"] for n in range(4)] == [100, 3, 100, 1]
+
+    def sizes(**section):
+        scores = router(**section).score(groups)
+        return [scores.breakdown_of(n, 0)["batch_size"] for n in range(4)]
+
+    assert sizes() == [100, 3, 100, 1]
+    assert sizes(batch_size=50) == [50, 3, 50, 1]
+    assert sizes(batch_size=1000) == [101, 3, 101, 101]
 
 
 def test_the_first_failure_in_the_order_of_rows_stops_whichever_came_first():

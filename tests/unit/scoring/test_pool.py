@@ -39,7 +39,7 @@ def test_every_failure_is_an_event_and_the_others_keep_their_scores(workers):
     with RewardPool(workers, timeout_s=20) as own:
         (outcomes,) = own.run([call("score", *completions)])
     assert shown(outcomes) == [2.0, "raised", "not_finite", "bad_answer", "bad_result", "bad_result", 5.0]
-    assert outcomes[1].message == "KeyError: 'boom'"
+    assert outcomes[1].message == "KeyError: 'boom' (slow_rewards.py:19)"
     assert "rows.jsonl:7" in outcomes[3].message
     assert all(math.isnan(o.value) for o in outcomes if o.event)
 
@@ -90,14 +90,21 @@ def test_a_worker_killed_between_two_runs_is_replaced():
 
 
 def test_calls_that_wait_when_their_worker_is_killed_are_made_by_another():
+    """More is sent than the pipe to the workers holds, before the pool finds out that there is none."""
     with RewardPool(1, timeout_s=20) as own:
         ((before,),) = own.run([call("pid", "a")])
-        sent = [own.send(call("nap", "a"))] + [own.send(call("pid", "x" * 100_000)) for _ in range(20)]
         os.kill(int(before.value), signal.SIGKILL)
-        nap, *pids = [own.collect(one)[0] for one in sent]
-    assert nap.event in (None, "died")  # by whether the worker had begun
-    assert {outcome.event for outcome in pids} == {None}
-    assert before.value not in {outcome.value for outcome in pids}
+        sent = [own.send(call("pid", "x" * 100_000)) for _ in range(20)]
+        outcomes = [own.collect(one)[0] for one in sent]
+    assert {outcome.event for outcome in outcomes} == {None}
+    assert before.value not in {outcome.value for outcome in outcomes}
+
+
+def test_a_call_that_the_pool_forgot_is_made_again():
+    with RewardPool(1, timeout_s=20) as own:
+        sent = [own.send(call("nap", "a")), own.send(call("score", "bb"))]
+        own._processes.stop()  # as one that breaks: calls that are not yet passed on get no answer
+        assert [shown(own.collect(one)) for one in sent] == [[1.0], [2.0]]
 
 
 def test_what_was_sent_before_a_close_is_still_scored():
