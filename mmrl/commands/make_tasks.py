@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from mmrl.data.make_tasks.kinds import find_kind
+from mmrl.data.make_tasks.kinds import find_kind, resolved
 from mmrl.data.make_tasks.make import Made, Request, make_tasks
 from mmrl.errors import ConfigError
 
@@ -25,7 +25,8 @@ def report(request: Request, made: Made) -> list[str]:
     kind = find_kind(request.kind)
     counts = ", ".join(f"{split}.jsonl {count} rows" for split, count in made.rows.items())
     lines = [f"{request.out}: {counts}, of {made.sources} sources ({kind.summary})"]
-    lines.append(f"reward: {kind.reward}; blind guessing scores {kind.chance}")
+    chance = kind.chance(resolved(request.kind, request.options))
+    lines.append(f"reward: {kind.reward}; blind guessing scores {chance}")
     if made.skipped:
         lines.append(f"{len(made.skipped)} skipped, see {request.out / 'skipped.jsonl'}:")
         reasons = Counter(re.sub(r"\d+(\.\d+)?", "N", skip["reason"]) for skip in made.skipped)

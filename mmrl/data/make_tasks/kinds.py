@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
@@ -26,17 +27,17 @@ class Kind:
     """A kind of task.
 
     find: sources of a folder and what was passed over. maker: from the sources of one split and the options. reward:
-    shipped reward of its answers. defaults: the options it has. chance: expected reward of blind guessing, in words.
-    budgets: of the configuration that is proposed. modality: budget class of its media; None: by their kind.
-    demonstration: column of what a supervised stage imitates. template: what the proposed configuration puts around
-    a prompt.
+    shipped reward of its answers. chance: expected reward of blind guessing under some options, in words. budgets: of
+    the configuration that is proposed. defaults: the options it has. modality: budget class of its media; None: by
+    their kind. demonstration: column of what a supervised stage imitates. template: what the proposed configuration
+    puts around a prompt.
     """
 
     summary: str
     find: Callable[[Path, TaskOptions], folder.Found]
     maker: Callable[[Sequence[Source], Any], Maker]
     reward: str
-    chance: str
+    chance: Callable[[Any], str]
     budgets: Mapping[str, Mapping[str, float]]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     modality: str | None = None
@@ -54,6 +55,16 @@ def _documents(sources: Sequence[Source], options: TaskOptions) -> Maker:
     return Documents(sources, options.renderer or "pages")
 
 
+def permutation_chance(pieces: int, *, partial: float = 0.2) -> float:
+    """Expected reward of a random order of K pieces, by `jigsaw` and `order`: p + partial (1 / K - p), p = 1 / K!.
+
+    >>> round(permutation_chance(9), 3), round(permutation_chance(3), 3)
+    (0.022, 0.2)
+    """
+    right = 1 / math.factorial(pieces)
+    return right + partial * (1 / pieces - right)
+
+
 _PICTURE = {"image": {"min_pixels": 784, "max_pixels": 200704}}
 _CLIP = {"video": {"min_pixels": 784, "max_pixels": 100352, "max_frames": 12, "sample_fps": 2.0}}
 _ARROW = {"video": {"min_pixels": 784, "max_pixels": 100352, "max_frames": 16, "sample_fps": 4.0}}
@@ -65,7 +76,7 @@ KINDS: dict[str, Kind] = {
         folder.pictures,
         lambda sources, options: ImageJigsaw(options.grid),
         reward="jigsaw",
-        chance="0.022 for 3x3",
+        chance=lambda options: f"{permutation_chance(options.grid[0] * options.grid[1]):.3f}",
         budgets=_PICTURE,
         defaults={"grid": (3, 3)},
     ),
@@ -74,7 +85,7 @@ KINDS: dict[str, Kind] = {
         folder.clips,
         lambda sources, options: VideoJigsaw(options.pieces, options.trim, options.min_seconds),
         reward="jigsaw",
-        chance="0.034 for 6 parts",
+        chance=lambda options: f"{permutation_chance(options.pieces):.3f}",
         budgets=_CLIP,
         defaults={"pieces": 6, "trim": 0.1, "min_seconds": 24.0},
     ),
@@ -83,7 +94,7 @@ KINDS: dict[str, Kind] = {
         folder.depth_pairs,
         lambda sources, options: DepthOrder(options.pieces, options.depth_scale),
         reward="jigsaw",
-        chance="0.034 for 6 points",
+        chance=lambda options: f"{permutation_chance(options.pieces):.3f}",
         budgets={"image": {"min_pixels": 784, "max_pixels": 602112}},
         defaults={"pieces": 6, "depth_scale": 0.001},
     ),
@@ -92,7 +103,7 @@ KINDS: dict[str, Kind] = {
         folder.pictures,
         lambda sources, options: rotation,
         reward="rotation",
-        chance="0.25",
+        chance=lambda options: "0.25",
         budgets=_PICTURE,
     ),
     "position": Kind(
@@ -100,7 +111,7 @@ KINDS: dict[str, Kind] = {
         folder.pictures,
         lambda sources, options: position,
         reward="position",
-        chance="0.25",
+        chance=lambda options: "0.25",
         budgets=_PICTURE,
     ),
     "contrastive": Kind(
@@ -108,7 +119,7 @@ KINDS: dict[str, Kind] = {
         folder.pictures,
         lambda sources, options: Contrastive(sources),
         reward="choice",
-        chance="0.5",
+        chance=lambda options: "0.5",
         budgets=_PICTURE,
     ),
     "clip-order": Kind(
@@ -116,7 +127,7 @@ KINDS: dict[str, Kind] = {
         folder.clips,
         lambda sources, options: ClipOrder(options.pieces, options.min_seconds),
         reward="order",
-        chance="0.2 for 3 parts",
+        chance=lambda options: f"{permutation_chance(options.pieces):.3f}",
         budgets=_CLIP,
         defaults={"pieces": 3, "min_seconds": 3.0},
     ),
@@ -125,7 +136,7 @@ KINDS: dict[str, Kind] = {
         folder.clips,
         lambda sources, options: arrow_of_time,
         reward="choice",
-        chance="0.5",
+        chance=lambda options: "0.5",
         budgets=_ARROW,
     ),
     "masked-patch": Kind(
@@ -133,7 +144,7 @@ KINDS: dict[str, Kind] = {
         folder.pictures,
         lambda sources, options: MaskedPatch(options.grid, options.pieces),
         reward="choice",
-        chance="0.25 for 4 patches",
+        chance=lambda options: f"{1 / options.pieces:.3g}",
         budgets=_PICTURE,
         defaults={"grid": (4, 4), "pieces": 4},
     ),
@@ -142,7 +153,7 @@ KINDS: dict[str, Kind] = {
         folder.documents,
         _documents,
         reward="page_tests",
-        chance="at most 0.1 (an empty page)",
+        chance=lambda options: "at most 0.1 (an empty page)",
         budgets=_PAGE,
         defaults={"renderer": "pages"},
         modality="ocr",
@@ -155,7 +166,7 @@ KINDS: dict[str, Kind] = {
         folder.rows,
         lambda sources, options: MultipleChoice(sources, options.pieces),
         reward="choice",
-        chance="0.25 for 4 options",
+        chance=lambda options: f"{1 / options.pieces:.3g}",
         budgets=_PICTURE | _CLIP,
         defaults={"pieces": 4, "card": "easyr1"},
     ),
@@ -164,7 +175,7 @@ KINDS: dict[str, Kind] = {
         planned,
         lambda sources, options: LogicPuzzles(),
         reward="puzzle",
-        chance="at most 0.17 (three things to put in order), most 0",
+        chance=lambda options: "at most 0.17 (three things to put in order), most 0",
         budgets={},
     ),
 }

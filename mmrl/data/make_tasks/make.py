@@ -174,7 +174,7 @@ def _write_rest(out: Path, kind: Kind, *, options: TaskOptions, request: Request
     def write(name: str, text: str) -> None:
         (out / name).write_text(text, encoding="utf-8")
 
-    write("card.yaml", _card(kind, request))
+    write("card.yaml", _card(kind, options, request))
     head = "# Set model.path, then: mmrl check run.yaml, mmrl preprocess run.yaml, mmrl train run.yaml\n"
     write("run.yaml", head + yaml.safe_dump(_configuration(kind, request, made), sort_keys=False, width=120))
     write("skipped.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in made.skipped))
@@ -193,11 +193,11 @@ def _write_rest(out: Path, kind: Kind, *, options: TaskOptions, request: Request
     write(MARK, json.dumps(record, indent=1) + "\n")
 
 
-def _card(kind: Kind, request: Request) -> str:
+def _card(kind: Kind, options: TaskOptions, request: Request) -> str:
     shown = f", demonstration: {kind.demonstration}" if kind.demonstration else ""
     lines = [
         f"# Rows of `mmrl make-tasks {request.kind}`: {kind.summary}.",
-        f"# Reward: {kind.reward}; blind guessing scores {kind.chance}.",
+        f"# Reward: {kind.reward}; blind guessing scores {kind.chance(options)}.",
         "columns:",
         f"  {{prompt: problem, answer: answer, images: images, videos: videos, task: task, id: id{shown}}}",
         'image_placeholder: "<image>"',

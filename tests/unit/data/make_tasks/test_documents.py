@@ -6,15 +6,17 @@ from collections import Counter
 import numpy as np
 import pypdfium2
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from makers.made_tasks import files_of, make, rows_of, samples_of, scored
 from makers.media import open_here
 
 from mmrl.config.schema import BudgetClass
 from mmrl.data.make_tasks.blocks import read_document, visible_html
 from mmrl.data.make_tasks.documents import drawn_height
-from mmrl.data.make_tasks.mining import LEAST_TESTS, transcription
+from mmrl.data.make_tasks.mining import LEAST_TESTS, mine, transcription
 from mmrl.data.make_tasks.puzzle import UnusableError
-from mmrl.data.make_tasks.typeset import draw_formula
+from mmrl.data.make_tasks.typeset import draw_formula, random_layout, typeset, write_pdf
 from mmrl.errors import ConfigError
 from mmrl.scoring import browser
 from mmrl.scoring.katex import require_katex
@@ -230,6 +232,28 @@ def test_too_little_text_makes_no_row(tmp_path):
     assert reasons["b.md"] == f"page 1: holds too little for {LEAST_TESTS} tests"
     assert reasons["c.md"] == "not UTF-8 text (invalid start byte at byte 0)"
     assert reasons["d.md"].startswith("left out of its pages: a block with characters that no font here has: 中 文")
+
+
+TAGS = ("p", "b", "i", "sup", "ul", "li", "ol", "table", "tr", "td", "th", "pre", "h2", "div", "br", "span", "header")
+PIECES = st.one_of(
+    st.sampled_from(
+        [f"<{tag}>" for tag in TAGS] + [f"</{tag}>" for tag in TAGS] + ["<td colspan=3>", "<img>", "<!-- "]
+    ),
+    st.text(alphabet="ab1 <&>\"'`*_$\\\\()[]#|\n", max_size=12),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(PIECES, max_size=30), st.booleans())
+def test_any_document_is_read_and_set_or_left_out_with_a_reason(tmp_path, pieces, is_markdown):
+    document = read_document("".join(pieces), is_markdown=is_markdown)
+    layout = random_layout(np.random.default_rng(0), document)
+    pages, left_out = typeset(document, layout, scratch=tmp_path)
+    assert sum(len(page.blocks) for page in pages) + len(left_out) == len(document.blocks)
+    write_pdf(tmp_path / "a.pdf", pages, layout, document)
+    for page in pages:
+        tests = mine(page, document, documents_with={}, rng=np.random.default_rng(0))
+        assert failures(tests, transcription(page.blocks)) == []
 
 
 def test_an_unknown_renderer_is_an_error(folder, tmp_path):

@@ -11,7 +11,9 @@ from makers.made_tasks import make, photos, rows_of, samples_of, scored
 from makers.scoring import answered
 
 from mmrl.data.image import open_image
+from mmrl.data.make_tasks.kinds import KINDS, permutation_chance
 from mmrl.data.make_tasks.pictures import ANGLES, QUADRANT_NAMES, simclr_view
+from mmrl.data.make_tasks.puzzle import TaskOptions
 from mmrl.data.selfsupervised import cut_tiles, jigsaw_spans, join_tiles, piece_numbers, quadrant_crop
 
 
@@ -168,13 +170,17 @@ def test_gold_answers_score_one_and_others_low(folder, tmp_path, kind):
     assert others and max(others) <= 0.2
 
 
-def test_chance_levels_that_are_stated():
-    """Of all permutations: (1 / K!) + 0.2 (1 / K - 1 / K!)."""
-    for task, pieces, chance in (("image-jigsaw", 6, 0.034), ("clip-order", 3, 0.2)):
-        items = [str(n) for n in range(1, pieces + 1)] if task == "image-jigsaw" else list("ABC")
-        sample = answered(", ".join(items), task=task)
-        guesses = [scored(", ".join(guess), sample) for guess in itertools.permutations(items)]
-        assert np.mean(guesses) == pytest.approx(chance, abs=6e-4)
+@pytest.mark.parametrize(("task", "items"), [("image-jigsaw", "123456"), ("clip-order", "ABC"), ("clip-order", "ABCD")])
+def test_the_stated_chance_is_the_mean_over_all_orders(task, items):
+    sample = answered(", ".join(items), task=task)
+    guesses = [scored(", ".join(guess), sample) for guess in itertools.permutations(items)]
+    assert np.mean(guesses) == pytest.approx(permutation_chance(len(items)))
+
+
+def test_chance_depends_on_the_pieces():
+    assert permutation_chance(9) == pytest.approx(0.022224, abs=1e-6)
+    assert KINDS["image-jigsaw"].chance(TaskOptions(grid=(3, 3))) == "0.022"
+    assert KINDS["masked-patch"].chance(TaskOptions(pieces=5)) == "0.2"
 
 
 def test_small_and_flat_pictures_are_skipped_with_the_reason(tmp_path):
