@@ -8,6 +8,7 @@ from pydantic import Field
 
 from mmrl.config.section import (
     Count,
+    NonEmptyText,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -79,7 +80,7 @@ class RolloutSection(Section):
         default=0.0, description="keep tokens with this share of the highest probability; 0: off"
     )
     max_new_tokens: Count = Field(default=512, description="longest completion")
-    stop: tuple[str, ...] = Field(default=(), description="texts that end a completion; they stay in it")
+    stop: tuple[NonEmptyText, ...] = Field(default=(), description="texts that end a completion; they stay in it")
     max_batch_tokens: PositiveInt = Field(default=32768, description="prompt + completion tokens decoded together")
     steps_ahead: Literal[0, 1] = Field(
         default=0, description="1: sample the next step's completions while this one trains, see rollout.md"

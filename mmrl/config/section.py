@@ -13,6 +13,7 @@ Count = Annotated[int, Field(gt=0, le=10**6)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
+NonEmptyText = Annotated[str, Field(min_length=1)]
 # Becomes a folder: a name with a slash or dots alone could lead out of the run folder.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Combine = Literal["sum", "product", "ordered", "normalised_sum"]

@@ -37,6 +37,7 @@ _KINDS: Mapping[str, str] = {
     "tuple_type": "a list, as in [a, b]",
     "list_type": "a list, as in [a, b]",
     "string_type": "text",
+    "string_too_short": "a text that is not empty",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",

@@ -109,6 +109,10 @@ class VisionGeometry(ABC):
     def processor_settings(self, kind: MediaKind, budget: BudgetClass) -> dict[str, Any]:
         """The budget in the words of transformers' processor of this kind."""
 
+    @abstractmethod
+    def frame_size(self, grid_thw: Grid) -> tuple[int, int]:
+        """(height, width) in pixels of a stored frame of a medium with this grid."""
+
     @property
     @abstractmethod
     def token_pixels(self) -> int:
@@ -125,6 +129,20 @@ class VisionGeometry(ABC):
         from mmrl.data.resize import resize_frame
 
         return resize_frame(rgb_HW3, width=plan.width, height=plan.height, resample=self.resample)
+
+    def fits(self, entry: MediaEntry) -> bool:
+        """Whether frames and token count of an entry are those that its grid stands for.
+
+        An entry of the cache always fits; one that came over a network may not.
+        """
+        frames, grid = entry.frames_F3HW, entry.grid_thw
+        return (
+            (entry.kind == "image" or self.reads_clips)
+            and min(*grid, *entry.source_size) > 0
+            and grid[0] == -(-len(frames) // self.temporal_patch_size)
+            and tuple(frames.shape[1:]) == (3, *self.frame_size(grid))
+            and entry.num_tokens == self.count_tokens(entry.kind, grid, entry.source_size)
+        )
 
     def run_positions(self, run: Placeholder, entry: MediaEntry, *, start: int) -> torch.Tensor:
         """int64 (3, T): positions of a run of placeholders that begins at `start`; here they count on like text."""

@@ -137,6 +137,13 @@ class QwenGeometry(VisionGeometry):
         del kind, source_size
         return math.prod(grid_thw) // self.merge_size**2
 
+    def frame_size(self, grid_thw: Grid) -> tuple[int, int]:
+        return grid_thw[1] * self.patch_size, grid_thw[2] * self.patch_size
+
+    def fits(self, entry: MediaEntry) -> bool:
+        whole_tokens = all(side % self.merge_size == 0 for side in entry.grid_thw[1:])
+        return whole_tokens and VisionGeometry.fits(self, entry)
+
     def sizing(self, kind: MediaKind) -> dict[str, Any]:
         sizes: dict[str, Any] = {"patch_size": self.patch_size, "merge_size": self.merge_size}
         if kind == "image":

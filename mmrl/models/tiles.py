@@ -58,6 +58,16 @@ class TileGeometry(VisionGeometry):
         del kind, source_size
         return grid_thw[0] * self.tile_tokens
 
+    def frame_size(self, grid_thw: Grid) -> tuple[int, int]:
+        del grid_thw
+        return self.tile, self.tile
+
+    def fits(self, entry: MediaEntry) -> bool:
+        pictures, rows, columns = entry.grid_thw
+        tiles = rows * columns
+        is_layout = tiles == 1 if entry.kind == "video" else pictures == tiles + 1 or pictures == tiles == 1
+        return is_layout and VisionGeometry.fits(self, entry)
+
     def sizing(self, kind: MediaKind) -> dict[str, Any]:
         """The layout's name stands for its rule; it changes when the rule does."""
         return {"layout": f"{self.family} tiles", "tile": self.tile}

@@ -220,8 +220,16 @@ class _Prompts:
         return self._built[prefix]
 
     def _media_of(self, request: Request) -> tuple[list[MediaSpan], dict[str, Any]]:
-        """Spans and media; raises EngineError where vLLM would place a token elsewhere than the trainer."""
+        """Spans and media; raises EngineError where a medium contradicts itself, and where vLLM would place a token
+        elsewhere than the trainer.
+        """
         prompt, geometry = request.prompt, self._processor.geometry
+        for entry in prompt.media:
+            if not geometry.fits(entry):
+                raise EngineError(
+                    f"request {request.request_id} ({prompt.sample_id}): {tuple(entry.frames_F3HW.shape)} frames and "
+                    f"{entry.num_tokens} tokens of a medium are not those of its grid {entry.grid_thw}"
+                )
         spans = media_spans(prompt, self._processor)
         media = {span.entry.key: self._core.medium(span.entry, geometry) for span in spans}
         if spans:

@@ -4,12 +4,14 @@ The tests run in order: each leaves what the next one needs, for starting a serv
 those of version 1.
 """
 
+import asyncio
 import dataclasses
 import importlib.util
 import itertools
 import json
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -330,14 +332,49 @@ def test_messages_that_are_not_ours_are_refused(place):
         place.post("/generate", content=b"nonsense"),
         place.post("/generate", content=b"x" * (2 << 20)),
         place.post("/weights/begin", json={"weights": 3}),
+        place.post("/weights/begin", content=b"[" * 200_000),
         place.post("/weights/shard", json={"file": "/etc/passwd"}),
         place.post("/weights/shard", content=b"damaged", headers={"X-Checksum": "0" * 32}),
     ]
 
-    assert [answer.status_code for answer in said] == [400, 413, 400, 400, 400]
+    assert [answer.status_code for answer in said] == [400, 413, 400, 400, 400, 400]
     assert "cannot be read" in said[0].json()["error"]
-    assert "not the name of a file of weights" in said[3].json()["error"]
-    assert "its checksum differs" in said[4].json()["error"]
+    assert "not the name of a file of weights" in said[4].json()["error"]
+    assert "its checksum differs" in said[5].json()["error"]
+
+
+def test_a_head_that_does_not_end_is_cut_off_without_a_token(place):
+    address = httpx2.URL(place.urls[0])
+    with socket.create_connection((address.host, address.port), timeout=10) as connection:
+        try:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nA: " + b"a" * (4 << 20))
+            answer = connection.recv(16)
+        except ConnectionError:  # more was on its way than the server read
+            answer = b""
+    assert answer in (b"HTTP/1.1 400 Bad", b"")
+    assert place.get(0)["weights"]["policy_version"] == 1
+
+
+def test_a_body_that_breaks_off_is_no_event(place):
+    address, before = httpx2.URL(place.urls[0]), place.servers[0].log.read_text()
+    head = f"POST /generate HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {place.token}\r\nContent-Length: 9\r\n\r\n"
+    with socket.create_connection((address.host, address.port), timeout=30) as connection:
+        connection.sendall(head.encode() + b"abc")
+        time.sleep(0.2)  # for the server to begin with the body
+    assert place.get(0)["outstanding"] == 0
+    time.sleep(0.2)
+    assert place.servers[0].log.read_text() == before
+
+
+def test_a_medium_that_contradicts_itself_is_refused_and_the_server_goes_on(place, engine):
+    picture = place.vlm.image(11)
+    shorter = picture.frames_F3HW[:, :, : -place.vlm.processor.geometry.patch_size]
+    [request, *_] = mixed_requests(place.vlm)
+    for broken in (picture.frames_F3HW[:, :, :1, :1], shorter, picture.frames_F3HW[:0]):
+        prompt = rendered(place.vlm, dataclasses.replace(picture, frames_F3HW=broken))
+        with pytest.raises(EngineError, match=r"frames and \d+ tokens of a medium are not those of its grid \(1, "):
+            run(engine, [dataclasses.replace(request, prompt=prompt)])
+    assert [place.get(number)["outstanding"] for number in (0, 1)] == [0, 0]
 
 
 def test_another_model_is_refused_when_the_engine_is_opened(place):
@@ -405,20 +442,39 @@ def started(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
+def test_a_generation_that_begins_while_the_engine_is_closed_ends(place, monkeypatch):
+    """Its coroutine came to the loop after what was there had been cancelled, and was never run."""
+    engine = server_engine(place.vlm, place.urls, place.token)
+    engine.sync_weights(place.vlm.model.named_parameters(), 1)
+    closing, submit = threading.Thread(target=engine.close), asyncio.run_coroutine_threadsafe
+
+    def late(coroutine: Any, loop: Any) -> Any:
+        if coroutine.__name__ == "_answer_all":
+            closing.start()
+            closing.join(timeout=1)
+        return submit(coroutine, loop)
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", late)
+    with pytest.raises(EngineError, match="the engine was closed"):
+        run(engine, mixed_requests(place.vlm))
+    closing.join(timeout=30)
+    assert not closing.is_alive()
+
+
 def test_a_server_whose_engine_fails_says_so_and_ends(place):
-    """A picture with fewer pixels than its grid says; the server is the second one's last."""
+    """A picture with the key of a smaller one, whose features vLLM has; the server is the second one's last."""
     engine = server_engine(place.vlm, place.urls[1:], place.token)
     engine.sync_weights(place.vlm.model.named_parameters(), 1)
-    picture = place.vlm.image(11)
-    rows_of_tokens = picture.frames_F3HW.shape[2] - 2 * place.vlm.processor.geometry.patch_size
-    broken = dataclasses.replace(picture, frames_F3HW=picture.frames_F3HW[:, :, :rows_of_tokens])
+    small, large = place.vlm.image(11), place.vlm.image(12, height=8)
     [request, *_] = mixed_requests(place.vlm)
+    run(engine, [dataclasses.replace(request, prompt=rendered(place.vlm, small))])
+    clashing = rendered(place.vlm, "other", dataclasses.replace(large, key=small.key))
     with pytest.raises(EngineError, match=r"no rollout server can answer: .* lost \("):
-        run(engine, [dataclasses.replace(request, prompt=rendered(place.vlm, broken))])
+        run(engine, [dataclasses.replace(request, prompt=clashing)])
     engine.close()
 
     assert place.servers[1].process.wait(timeout=60) == 2
-    assert "error: vLLM failed at a decoding step: " in place.servers[1].log.read_text()
+    assert "error: vLLM ended a completion with 'error'" in place.servers[1].log.read_text()
 
 
 def test_a_server_ends_when_asked_and_the_engine_says_that_none_is_left(place, engine):

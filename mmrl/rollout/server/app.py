@@ -24,6 +24,7 @@ from typing import Any
 import xxhash
 from pydantic import TypeAdapter, ValidationError
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -195,18 +196,21 @@ async def _refusal(request: HttpRequest, error: Exception) -> Response:
 async def _body(request: HttpRequest, limit: int) -> bytes:
     """The body, read no further than the limit, whatever length is announced."""
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise BodyTooLargeError(f"the body has more than {limit} bytes")
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > limit:
+                raise BodyTooLargeError(f"the body has more than {limit} bytes")
+            parts.append(part)
+    except ClientDisconnect as error:  # as when a trainer is killed; nobody reads the answer
+        raise EngineError("the body ended early") from error
     return b"".join(parts)
 
 
 async def _json(request: HttpRequest) -> Any:
     try:
         return json.loads(await _body(request, 1 << 20))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise EngineError("the body is not JSON") from error
 
 

@@ -83,6 +83,7 @@ class ServerEngine:
         self._session = processes.shared(uuid.uuid4().hex)
         self._number = 0
         self._syncing = threading.Lock()
+        self._closing = threading.Lock()
         self._closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rollout servers", daemon=True)
@@ -149,9 +150,10 @@ class ServerEngine:
 
     def close(self) -> None:
         """Give up what is on its way. The servers stay."""
-        if self._closed:
-            return
-        self._closed = True
+        with self._closing:  # what is in the loop now is given up by `_shut`, and nothing comes after
+            if self._closed:
+                return
+            self._closed = True
         self._call(self._shut())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -174,9 +176,10 @@ class ServerEngine:
 
     def _groups(self, requests: Sequence[Request]) -> Iterator[Group]:
         answers: queue.SimpleQueue[Group | BaseException] = queue.SimpleQueue()
-        if self._closed:
-            raise EngineError("the engine is closed")
-        job = asyncio.run_coroutine_threadsafe(self._answer_all(requests, answers), self._loop)
+        with self._closing:
+            if self._closed:
+                raise EngineError("the engine is closed")
+            job = asyncio.run_coroutine_threadsafe(self._answer_all(requests, answers), self._loop)
         # Of no meaning behind the answers; before them it says that there will be none.
         job.add_done_callback(lambda job: answers.put(EngineError("the engine was closed")))
         try:

@@ -74,7 +74,7 @@ class ServerHttp:
         try:
             answer = json.loads(last)
             error = answer.get("error")
-        except (ValueError, AttributeError) as problem:
+        except (ValueError, AttributeError, RecursionError) as problem:
             raise LostError(f"HTTP {response.status_code} with an answer that is not ours") from problem
         if error is None and response.status_code == 200:
             return answer

@@ -91,6 +91,7 @@ class _HttpServer:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app.asgi(token),
+                http="h11",  # httptools keeps a head of any length, before anybody has asked for the token
                 log_level="warning",
                 access_log=False,
                 lifespan="off",
@@ -103,7 +104,10 @@ class _HttpServer:
 
     def run(self, listener: socket.socket) -> int:
         with _noted_signals() as received:
-            asyncio.run(self._server.serve(sockets=[listener]))
+            try:
+                asyncio.run(self._server.serve(sockets=[listener]))
+            except OSError as error:  # another server had bound the port, too, and was the first that listened
+                raise _cannot_listen(*listener.getsockname()[:2], error) from error
         self._worker.close()
         if self._failure is not None:
             raise EngineError(self._failure)
@@ -123,6 +127,10 @@ def largest_shard(expected: ExpectedWeights) -> int:
     return SHARD_BYTES + 4 * largest + (16 << 20)
 
 
+def _cannot_listen(host: str, port: int, error: Exception) -> EngineError:
+    return EngineError(f"{host}:{port}: cannot listen there ({error})")
+
+
 @contextmanager
 def _bound(address: Address) -> Iterator[socket.socket]:
     """A socket that is bound and does not listen yet: a taken port is found before vLLM starts."""
@@ -133,7 +141,7 @@ def _bound(address: Address) -> Iterator[socket.socket]:
         try:
             listener.bind((address.host, address.port))
         except (OSError, OverflowError) as error:
-            raise EngineError(f"{address.host}:{address.port}: cannot listen there ({error})") from error
+            raise _cannot_listen(address.host, address.port, error) from error
         yield listener
 
 

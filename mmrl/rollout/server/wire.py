@@ -102,7 +102,7 @@ def unpack(data: bytes) -> tuple[str, dict[str, torch.Tensor]]:
         length = int.from_bytes(data[:_PREFIX], "little")
         record = json.loads(data[_PREFIX : _PREFIX + length])["__metadata__"][_RECORD]
         return record, load(data)
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise EngineError(f"the message cannot be read ({type(error).__name__})") from error
 
 
@@ -189,10 +189,19 @@ def _check(prompt: RenderedPrompt) -> None:
         raise EngineError(f"{where}: {tuple(prompt.position_ids_3T.shape)} positions for {length} tokens")
     if any(entry.frames_F3HW.dtype != torch.uint8 or entry.frames_F3HW.ndim != 4 for entry in prompt.media):
         raise EngineError(f"{where}: the frames of a medium are not uint8 pictures")
-    placed = [0] * len(prompt.media)
+    if any(entry.kind == "video" and not (entry.sample_fps or 0) > 0 for entry in prompt.media):
+        raise EngineError(f"{where}: a clip without its sample_fps")
+    _check_placeholders(prompt, where)
+
+
+def _check_placeholders(prompt: RenderedPrompt, where: str) -> None:
+    placed, end, length = [0] * len(prompt.media), 0, len(prompt.prompt_ids_T)
     for run in prompt.placeholders:
-        if not 0 <= run.medium < len(prompt.media) or run.start < 0 or run.start + run.length > length:
+        if not 0 <= run.medium < len(prompt.media) or run.length < 1 or run.start + run.length > length:
             raise EngineError(f"{where}: a placeholder lies outside the prompt or is of no medium")
+        if run.start < end or run.first != placed[run.medium]:
+            raise EngineError(f"{where}: placeholders are not in the order of the prompt and of their medium")
         placed[run.medium] += run.length
+        end = run.start + run.length
     if placed != [entry.num_tokens for entry in prompt.media]:
         raise EngineError(f"{where}: {placed} placeholders for media of {[e.num_tokens for e in prompt.media]} tokens")

@@ -9,6 +9,7 @@ ones. So no completion, and no group, is of two policies.
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,8 @@ from mmrl.rollout.types import Group, Request
 from mmrl.rollout.vllm_decode import Refused
 from mmrl.rollout.vllm_engine import VllmEngine
 from mmrl.rollout.vllm_private import TransferStep
+
+LOG = logging.getLogger("mmrl.rollout")
 
 
 class BehindError(EngineError):
@@ -165,15 +168,16 @@ class Worker:
         self._thread.join()
 
     def _run(self) -> None:
-        problem = FailedError("the server's engine has ended")
         try:
             while not self._closing:
                 self._turn()
             problem = FailedError("the server is ending")
         except EngineError as error:
             problem = FailedError(str(error))
-        finally:
-            self._end(problem)
+        except Exception as error:  # a fault of ours; without its engine's thread a server must end, too
+            LOG.exception("the thread of the server's engine failed")
+            problem = FailedError(f"the server's engine failed: {type(error).__name__}: {error}")
+        self._end(problem)
         if self._closing:
             self._engine.close()
         else:
@@ -213,14 +217,15 @@ class Worker:
             self._step()
 
     def _admit(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for ticket in waiting:
+        while self._waiting:
+            ticket = self._waiting[0]  # it stays until it is running: whatever fails, somebody answers it
             try:
                 self._check_weights(ticket.weights)
                 self._engine.add(ticket.request)
                 self._running[ticket.request] = ticket.future
             except EngineError as error:
                 _resolve(ticket.future, error)
+            del self._waiting[0]
 
     def _check_weights(self, wanted: WeightsId) -> None:
         if self.weights is None:

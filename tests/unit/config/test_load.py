@@ -207,6 +207,10 @@ def test_overrides_parse_as_yaml_and_create_sections():
             "override 'rollout.stop=[a': not valid YAML at column 3: a bracket or brace is not closed,"
             " or a comma is missing (opened on line 1)",
         ),
+        (
+            'rollout.stop=[""]',
+            "override 'rollout.stop=[\"\"]': key 'rollout.stop.0' should be a text that is not empty, not \"\"",
+        ),
         ("seed=x", "override 'seed=x': key 'seed' should be a whole number, not \"x\""),
     ],
 )

@@ -117,11 +117,22 @@ def changed(**changes) -> bytes:
         ({"placeholders": []}, r"\[0, 0\] placeholders for media of \["),
         ({"placeholders": [{"start": 10**6, "length": 2, "medium": 0, "first": 0}]}, "outside the prompt"),
         ({"placeholders": [{"start": 0, "length": 2, "medium": 5, "first": 0}]}, "of no medium"),
+        ({"placeholders": [{"start": 3, "length": -2, "medium": 0, "first": 0}]}, "outside the prompt"),
+        ({"placeholders": [{"start": 3, "length": 1, "medium": 0, "first": 1}]}, "are not in the order"),
     ],
 )
 def test_requests_that_contradict_themselves_are_an_error(changes: dict, message: str):
     with pytest.raises(EngineError, match=message):
         unpack_request(changed(**changes))
+
+
+def test_a_clip_without_its_rate_is_an_error():
+    vlm = tiny_vlm("qwen3_vl")
+    for sample_fps in (None, 0.0, math.nan):
+        clip = dataclasses.replace(vlm.clip(2, frames=5), sample_fps=sample_fps)
+        request = dataclasses.replace(request_of(), prompt=vlm.prompt([1], clip))
+        with pytest.raises(EngineError, match="a clip without its sample_fps"):
+            unpack_request(pack_request(request, WEIGHTS))
 
 
 def test_weights_of_another_trainer_or_an_earlier_sync_do_not_do():
