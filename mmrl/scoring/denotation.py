@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from mmrl.scoring.literals import LIMIT
+from mmrl.scoring.literals import LIMIT, is_number
 
 Value = tuple[str, str]
 """Its kind (`number`, `date`, `text`) and its normal form; equal for values that mean the same."""
@@ -120,7 +120,7 @@ def values_in(found: Any) -> list[Value] | None:
     if isinstance(found, dict):
         found = found["answer"] if found.keys() == {"answer"} else None
     cells = found if isinstance(found, list | tuple) else [found]
-    if not cells or not all(isinstance(c, str | int | float) and not isinstance(c, bool) for c in cells):
+    if not cells or not all(isinstance(c, str) or is_number(c) for c in cells):
         return None
     values = [value_of(c) for c in cells]
     return values if all(text for _, text in values) else None

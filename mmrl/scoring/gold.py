@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from mmrl.data.sample import GeometryKind, Sample
 from mmrl.errors import RewardError
+from mmrl.scoring.literals import is_number
 from mmrl.scoring.parse import extract_prediction, parse_geometry, parse_integers, parse_number, values_of
 
 
@@ -24,7 +25,7 @@ def gold_text(sample: Sample) -> str:
     Of `{"answer": "B", "frames": [..]}`, an answer with the key frames that are evidence for it, the text is `B`.
     """
     answer = _without_frames(sample.answer)
-    if isinstance(answer, int | float) and not isinstance(answer, bool):
+    if is_number(answer):
         return repr(answer)
     text = extract_prediction(answer) if isinstance(answer, str) else None
     if text is None:
@@ -41,7 +42,7 @@ def gold_texts(sample: Sample) -> tuple[str, ...]:
     answer = _without_frames(sample.answer)
     if not isinstance(answer, list | tuple):
         return (gold_text(sample),)
-    texts = [str(a).strip() for a in answer if isinstance(a, str | int | float) and str(a).strip()]
+    texts = [str(a).strip() for a in answer if is_number(a) or (isinstance(a, str) and a.strip())]
     if not texts or len(texts) != len(answer):
         raise bad_answer(sample, wanted="a list of texts")
     return tuple(texts)
@@ -59,7 +60,7 @@ def gold_integers(sample: Sample) -> tuple[int, ...]:
     """The answer as a list of integers: a list, or text such as `3,1,2`."""
     answer = sample.answer
     if isinstance(answer, list | tuple):
-        answer = ",".join(str(v) for v in answer)
+        answer = ",".join(map(str, answer)) if all(map(is_number, answer)) else None
     values = parse_integers(extract_prediction(answer) or "") if isinstance(answer, str) else None
     if not values:
         raise bad_answer(sample, wanted="a list of integers")

@@ -44,6 +44,15 @@ def _python_literal(text: str) -> Any:
         return None
 
 
+def is_number(value: Any) -> bool:
+    """Whether it is an integer or a finite float. NaN is how tables store a number that is missing.
+
+    >>> is_number(3), is_number(float("nan")), is_number(True)
+    (True, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) != math.inf and value == value
+
+
 def as_number(value: Any) -> float | None:
     """A finite number as float; None for anything else, a boolean or an integer too large for a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):

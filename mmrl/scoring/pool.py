@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -113,11 +114,18 @@ def _outcomes(reward: Reward, call: Callable[[], Sequence[Any]], *, count: int) 
     except RewardError as error:
         return [Outcome(NAN, event="bad_answer", message=str(error))] * count
     except Exception as error:  # noqa: BLE001 - one of the three places: a plug-in may raise anything
-        return [Outcome(NAN, event="raised", message=f"{type(error).__name__}: {error}")] * count
+        message = f"{type(error).__name__}: {error}{_line_of(error, reward)}"
+        return [Outcome(NAN, event="raised", message=message)] * count
     if len(results) != count:
         message = f"{len(results)} results for {count} completions"
         return [Outcome(NAN, event="bad_result", message=message)] * count
     return [_outcome(result, reward) for result in results]
+
+
+def _line_of(error: Exception, reward: Reward) -> str:
+    """Where in the reward's own file it went wrong; empty where the file does not appear among the calls."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(reward.file)]
+    return f" ({reward.file.name}:{frames[-1].lineno})" if frames else ""
 
 
 def _outcome(result: Any, reward: Reward) -> Outcome:
@@ -129,12 +137,16 @@ def _outcome(result: Any, reward: Reward) -> Outcome:
     if "reward" not in numbers or bad:
         message = f"{result!r:.200} is neither a number nor a dict of numbers with the key 'reward'"
         return Outcome(NAN, event="bad_result", message=message)
-    value = float(numbers["reward"])
+    try:
+        values = {key: float(number) for key, number in numbers.items()}
+    except OverflowError:  # an integer beyond the largest float
+        return Outcome(NAN, event="not_finite", message="returned a number too large for a float")
+    value = values.pop("reward")
     if not math.isfinite(value):
         return Outcome(NAN, event="not_finite", message=f"returned {value}")
     if not reward.is_within_bounds(value):
         return Outcome(NAN, event="out_of_bounds", message=f"returned {value:g}, outside BOUNDS = {reward.bounds}")
-    return Outcome(value, {key: float(number) for key, number in numbers.items() if key != "reward"})
+    return Outcome(value, values)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

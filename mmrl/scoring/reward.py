@@ -139,7 +139,7 @@ def _function(module: ModuleType, name: str | None, spelling: str) -> Callable[.
     if len(found) != 1:
         raise PluginError(
             f"reward {spelling!r}: {module.__file__} must have exactly one of {', '.join(_FUNCTIONS)}; "
-            f"it has {', '.join(found) or 'none'}"
+            f"it has {', '.join(found) or 'none'}; name a function of another name as {spelling}:FUNCTION"
         )
     return getattr(module, found[0])
 

@@ -21,7 +21,7 @@ from typing import Any
 from mmrl.config.schema import RewardsSection
 from mmrl.data.rows import parse_row
 from mmrl.data.sample import Sample
-from mmrl.errors import DataError, RewardError, did_you_mean, known_names
+from mmrl.errors import ConfigError, DataError, RewardError, did_you_mean, known_names
 from mmrl.plugins import shipped_names
 from mmrl.scoring.distributions import summary
 from mmrl.scoring.router import Router
@@ -131,6 +131,8 @@ def section_of(samples: Sequence[Sample], *, config: Path | None) -> RewardsSect
     from mmrl.config.load import load_config
 
     section = load_config(config).rewards
+    for key, problem in section.name_problems():
+        raise ConfigError(f"{config}: rewards.{key}: {problem}")
     for sample in samples:
         if sample.task not in section.tasks:
             known = ", ".join(section.tasks) or "none"

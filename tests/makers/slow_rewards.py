@@ -75,3 +75,20 @@ def waits_for_a_mark(completion, sample, *, folder):
 
 def batch_leaves_marks(completions, samples, *, folder):
     return [leaves_a_mark(completion, None, folder=folder) for completion in completions]
+
+
+def waits_50_ms(completion, sample):
+    time.sleep(0.05)
+    return 1.0
+
+
+def group_waits_50_ms(completions, sample):
+    return [waits_50_ms(completion, sample) for completion in completions]
+
+
+def batch_waits_50_ms(completions, samples):
+    return [waits_50_ms(completion, None) for completion in completions]
+
+
+def huge(completion, sample):
+    return {"reward": 10**400} if completion == "reward" else {"reward": 1.0, "extra": 10**400}

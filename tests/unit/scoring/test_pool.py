@@ -44,6 +44,11 @@ def test_every_failure_is_an_event_and_the_others_keep_their_scores(workers):
     assert all(math.isnan(o.value) for o in outcomes if o.event)
 
 
+def test_an_integer_beyond_floats_is_an_event():
+    (outcomes,) = RewardPool(0, timeout_s=20).run([call("huge", "reward", "extra")])
+    assert shown(outcomes) == ["not_finite", "not_finite"]
+
+
 def test_a_hang_a_death_and_an_exit_cost_only_their_own_completion(pool):  # fault 69
     start = time.monotonic()
     first, second = pool.run([call("score", "a", "hang", "bb", "die", "exit", "ccc"), call("score", "dddd")])

@@ -84,7 +84,10 @@ def test_a_failing_reward_leaves_its_row_unscored_and_counted():
     scores = router(tasks).score([(answered("x"), ["raise", "ok", "nan", "raise"])])
     assert np.array_equal(scores.rewards_N, [np.nan, 2, np.nan, np.nan], equal_nan=True)
     assert scores.events == {"bad/raised": 2, "bad/not_finite": 1}
-    assert scores.messages["bad/raised"] == "rows.jsonl:7 (id=s1): task 't', reward 'bad': raised: KeyError: 'boom'"
+    assert (
+        scores.messages["bad/raised"]
+        == "rows.jsonl:7 (id=s1): task 't', reward 'bad': raised: KeyError: 'boom' (slow_rewards.py:19)"
+    )
     assert math.isnan(scores.breakdown_of(0, 0)["bad"]) and scores.breakdown_of(0, 0)["format"] == 0
 
 

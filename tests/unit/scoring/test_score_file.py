@@ -5,7 +5,7 @@ import json
 import pytest
 from makers import slow_rewards
 
-from mmrl.errors import DataError, RewardError
+from mmrl.errors import ConfigError, DataError, RewardError
 from mmrl.scoring.score_file import score_file
 
 ROWS = [
@@ -123,3 +123,10 @@ def test_a_task_without_reward_names_its_row(tmp_path):
     message = r"a\.jsonl:1 \(id=line-1\): the task 'choise' has no reward in .*did you mean 'choice'\?"
     with pytest.raises(RewardError, match=message):
         score_file(rows, config=config)
+
+
+def test_a_task_like_one_that_is_missing_is_named(tmp_path):
+    config = tmp_path / "c.yaml"
+    config.write_text("model: {path: m}\nrewards: {like: {choice: quizz}, tasks: {quiz: [{reward: choice}]}}\n")
+    with pytest.raises(ConfigError, match=r"c\.yaml: rewards\.like: 'choice' is like 'quizz'.*did you mean 'quiz'"):
+        score_file(write(tmp_path / "in.jsonl", ROWS), config=config)
