@@ -1,15 +1,16 @@
 """How far recorded frames get through the steps of demonstrations, by a frozen image encoder (Sermanet et al.).
 
 Formula: each demonstration is cut into `steps` so that features vary least inside a step; of each step the 32 features
-with the largest 5 |mean+ - mean-| - (sd+ + sd-) against all other frames are kept. R of a step is the best frame's
-exp(-mean ((s - mean+) / sd+)^2 / 2), each step being looked for from where the one before it was found on. The reward
-is the sum of 2^(i - 1) R_i over the steps from the second on, by its largest value, 2^steps - 2.
+with the largest 5 |mean+ - mean-| - (sd+ + sd-) against all other frames are kept. R of a step at a frame is 1 - d / away,
+not below 0: d is the mean of ((s - mean+) / sd+)^2, away its median over the frames of the other steps. Steps take
+frames of their own in order, so that the reward is largest, and none is worth more than those before it: the sum of
+2^(i - 1) R_i over the steps from the second on, by its largest value, 2^steps - 2.
 Bounds: 0 to 1.
 Answer: any text; it is not read. The frames are the row's clip, its pictures, or those that `frames_column` names by
 paths.
 Space: none.
-Source: Sermanet et al., Unsupervised Perceptual Rewards; constants from memory of the paper, the exponential and the
-order of steps are ours. Vectors have length 1 here; their features are scaled to a mean square of 1.
+Source: Sermanet et al., Unsupervised Perceptual Rewards; constants from memory of the paper; the scale by `away`, the
+least sd+ (a fifth of a feature's spread) and the order of steps are ours. Vectors have a mean square of 1.
 Example: of three steps the first 0, the first two 2 / 6, all three 1.
 """
 
@@ -24,7 +25,7 @@ import numpy as np
 from mmrl.config.encoder_section import EncoderSection, read_encoder
 from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError, MediaError, RewardError
-from mmrl.scoring.demonstrations import Step, combined, learn_steps, step_rewards
+from mmrl.scoring.demonstrations import Step, combined, in_order, learn_steps, step_rewards
 from mmrl.scoring.encoders import Encoder, check_encoder, encoder_of
 from mmrl.scoring.judge.votes import each
 from mmrl.scoring.subjects import Footage, path_frames
@@ -71,15 +72,6 @@ def score_batch(
 
 def _files(demonstration: str | list[str]) -> tuple[str, ...]:
     return (demonstration,) if isinstance(demonstration, str) else tuple(demonstration)
-
-
-def in_order(rewards_FS: np.ndarray) -> list[float]:
-    """Each step's best frame, not before the best frame of the step before."""
-    reached, start = [], 0
-    for step in range(rewards_FS.shape[1]):
-        start += int(np.argmax(rewards_FS[start:, step]))
-        reached.append(float(rewards_FS[start, step]))
-    return reached
 
 
 @functools.lru_cache(maxsize=8)

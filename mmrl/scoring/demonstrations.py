@@ -6,22 +6,26 @@ Shapes: F frames, D features, S steps, J chosen features.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 FEATURES = 32
 SHARPNESS = 5.0
-_LEAST_SD = 1e-3
+_LEAST_SD, _SHARE_OF_SPREAD = 1e-3, 0.2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """What the frames of one step of a task look like: chosen features, their means and standard deviations."""
+    """What the frames of one step of a task look like: chosen features, their means and standard deviations.
+
+    away: the median distance of the demonstrations' other frames, at which the step's reward is 0.
+    """
 
     features_J: np.ndarray
     means_J: np.ndarray
     sds_J: np.ndarray
+    away: float = 1.0
 
     def distance(self, frames_FD: np.ndarray) -> np.ndarray:
         """(F,): mean over the chosen features of ((s - mean) / sd)^2.
@@ -92,14 +96,48 @@ def learn_steps(demonstrations: Sequence[np.ndarray], *, steps: int, features: i
         inside = np.concatenate([demo[part] for demo, part in parts])
         outside = np.concatenate([np.delete(demo, part, axis=0) for demo, part in parts])
         chosen = np.argsort(-feature_scores(inside, outside), kind="stable")[:features]
-        sds = np.maximum(inside[:, chosen].std(axis=0), _LEAST_SD)
-        learned.append(Step(chosen, inside[:, chosen].mean(axis=0), sds))
+        # Few frames of few demonstrations hardly vary; a floor keeps another lighting from being infinitely far away.
+        spread = np.concatenate([inside, outside])[:, chosen].std(axis=0)
+        sds = np.maximum(np.maximum(inside[:, chosen].std(axis=0), _SHARE_OF_SPREAD * spread), _LEAST_SD)
+        step = Step(chosen, inside[:, chosen].mean(axis=0), sds)
+        learned.append(replace(step, away=float(np.median(step.distance(outside)))))
     return learned
 
 
 def step_rewards(steps: Sequence[Step], frames_FD: np.ndarray) -> np.ndarray:
-    """(F, S): exp(-distance / 2), the likelihood of each frame under a step, measured from that of its mean; 0 to 1."""
-    return np.stack([np.exp(-step.distance(frames_FD) / 2.0) for step in steps], axis=1)
+    """(F, S): 1 - distance / away of each frame and step, not below 0: 1 at the mean of the step, 0 at other frames."""
+    return np.stack([np.maximum(0.0, 1.0 - s.distance(frames_FD) / max(s.away, 1e-9)) for s in steps], axis=1)
+
+
+def in_order(rewards_FS: np.ndarray) -> list[float]:
+    """The reward of each step at a frame of its own, in order, so that `combined` is largest; 0 for a step left out.
+
+    A step is worth no more than those before it: the end of a task without its middle is not the task.
+
+    >>> in_order(np.array([[1.0, 0.0], [0.2, 0.5], [0.9, 0.3]])), in_order(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    ([1.0, 0.5], [1.0, 0.0])
+    """
+    frames, steps = rewards_FS.shape
+    prefixes = (placed(rewards_FS[:, :count]) for count in range(1, min(frames, steps) + 1))
+    lists = ([*np.minimum.accumulate(prefix).tolist(), *[0.0] * (steps - len(prefix))] for prefix in prefixes)
+    return max(lists, key=lambda found: (combined(found), found[0]))
+
+
+def placed(rewards_FS: np.ndarray) -> list[float]:
+    """All steps at frames in order with the largest weighted sum, later steps weighing more; their rewards."""
+    frames, steps = rewards_FS.shape
+    best = np.full((frames + 1, steps + 1), -np.inf)
+    best[:, 0] = 0.0
+    for f in range(1, frames + 1):
+        for s in range(1, min(f, steps) + 1):
+            best[f, s] = max(best[f - 1, s], best[f - 1, s - 1] + 2.0**s * rewards_FS[f - 1, s - 1])
+    reached, f = [0.0] * steps, frames
+    for s in range(steps, 0, -1):
+        while best[f, s] == best[f - 1, s]:
+            f -= 1
+        f -= 1
+        reached[s - 1] = float(rewards_FS[f, s - 1])
+    return reached
 
 
 def combined(rewards_S: Sequence[float]) -> float:

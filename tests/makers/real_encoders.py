@@ -1,4 +1,4 @@
-"""Encoders with real weights that ship inside packages: EfficientNet-Lite0 (pictures) and all-MiniLM-L6-v2 (sentences)."""
+"""Real weights that ship inside packages: EfficientNet-Lite0 for pictures, all-MiniLM-L6-v2 for sentences."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_steps_of_a_demonstration_are_found_again(lite0, tmp_path):
     whole, start = row(*stages(tried)), row(*stages(tried)[:3])
     options = {"encoder": lite0, "demonstrations": [files]}
     done, begun = scored("demonstration_steps", whole, start, **options)
-    assert done.value > begun.value
+    assert done.value > 0.5 > 0.3 > begun.value
 
 
 def test_a_paraphrase_is_nearer_than_another_statement():

@@ -1,5 +1,6 @@
 """Training on pictures of one colour, whose vectors are written down: what is learnt, saved, loaded and refused."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -111,7 +112,7 @@ def test_tri_states_are_learnt_and_progress_is_rebuilt(tmp_path, shades):
 
 
 def way_row(shades: list[str], way: list[int], *, completed: bool) -> dict:
-    states = [b - a for a, b in zip(way[:-1], way[1:], strict=True)]
+    states = [b - a for a, b in itertools.pairwise(way)]
     return {"prompt": "x", "images": [shades[n] for n in way], "answer": {"states": states, "completed": completed}}
 
 

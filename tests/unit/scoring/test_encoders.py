@@ -1,5 +1,7 @@
 """Frozen encoders: real classes with small random weights give what their libraries give; memory, errors, identity."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -153,7 +155,7 @@ def test_an_encoder_must_read_what_a_reward_gives_it(options):
 def test_the_fingerprint_is_of_the_weights_not_of_their_place(options, tmp_path):
     section = read_encoder(options["timm"])
     moved = tmp_path / "model.safetensors"
-    data = bytearray(open(section.weights, "rb").read())
+    data = bytearray(Path(section.weights).read_bytes())
     moved.write_bytes(data)
     assert fingerprint(read_encoder({**options["timm"], "weights": str(moved), "batch_size": 1})) == fingerprint(
         section
