@@ -10,16 +10,14 @@ Source: olmOCR 2 (front matter term; its five fields are the default).
 Example: 3 of 5 fields equal 0.8; readable, none equal 0.5; no front matter 0.
 """
 
-import yaml
-
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError
+from mmrl.scoring.page_text import split_front_matter
 
 BOUNDS = (0.0, 1.0)
 CHANCE = 0.9  # a page as most are, said of every page: four of the five fields hardly ever change
 
 FIELDS = ("primary_language", "is_rotation_valid", "rotation_correction", "is_table", "is_diagram")
-_LONGEST = 2000  # characters
 
 
 def score(completion: str, sample: Sample, *, column: str = "front_matter", fields: list[str] | None = None) -> float:
@@ -30,21 +28,8 @@ def score(completion: str, sample: Sample, *, column: str = "front_matter", fiel
         raise RewardError(
             f"{sample.where}: the column {column!r} is {reference!r}, not a mapping with {', '.join(fields)}"
         )
-    head = read_front_matter(completion)
+    head, _ = split_front_matter(completion)
     if head is None:
         return 0.0
     equal = sum(field in head and head[field] == reference[field] for field in fields)
     return min(1.0, 0.5 + 0.1 * equal)
-
-
-def read_front_matter(text: str) -> dict | None:
-    """The mapping at the beginning of a page; None where there is none, or it is no mapping of plain values."""
-    first, _, rest = text.lstrip().partition("\n")
-    head, closed, _ = rest[:_LONGEST].partition("\n---")
-    if first.strip() != "---" or not closed or "&" in head or "*" in head:  # anchors would let few lines be many
-        return None
-    try:
-        found = yaml.safe_load(head)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None

@@ -21,6 +21,7 @@ from mmrl.errors import RewardError
 from mmrl.scoring.gold import bad_answer
 from mmrl.scoring.katex import require_katex, same_formula
 from mmrl.scoring.page_tests import Page, PageTest, read_test
+from mmrl.scoring.page_text import split_front_matter
 from mmrl.scoring.parse import extract_prediction
 from mmrl.scoring.tables import MAX_TEXT
 
@@ -40,7 +41,7 @@ def score(completion: str, sample: Sample, *, macro: bool = False) -> dict[str, 
         tests = _tests(json.dumps(sample.answer, sort_keys=True))
     except (ValueError, TypeError) as error:
         raise RewardError(f"{sample.where}: the answer holds a test that cannot be run: {error}") from error
-    text = _without_front_matter(extract_prediction(completion, answer="plain") or "")
+    _, text = split_front_matter(extract_prediction(completion, answer="plain") or "")
     page = Page(text)
     passed: dict[str, list[bool]] = defaultdict(list)
     for kind, test in tests:
@@ -58,9 +59,3 @@ def _tests(answer: str) -> tuple[tuple[str, PageTest], ...]:
             raise ValueError(f"{row!r} is no mapping")
         tests.append((row.get("type", ""), read_test(row)))
     return tuple(tests)
-
-
-def _without_front_matter(text: str) -> str:
-    first, _, rest = text.partition("\n")
-    _, closed, page = rest.partition("\n---")
-    return page.partition("\n")[2] if first.strip() == "---" and closed else text

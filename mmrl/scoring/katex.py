@@ -6,6 +6,7 @@ memory and expanded macros. Its script comes from the package sphinxcontrib-kate
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import threading
@@ -47,6 +48,7 @@ def require_katex(what: str) -> None:
         raise ConfigError(f"{what} needs KaTeX from the Python package 'sphinxcontrib-katex'; {_INSTALL}") from error
 
 
+@functools.lru_cache(4096)
 def mathml(latex: str) -> str | None:
     r"""Content MathML of a formula, without its source and without white space; None for what KaTeX refuses.
 

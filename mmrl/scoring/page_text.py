@@ -9,8 +9,10 @@ import re
 import unicodedata
 
 import numpy as np
+import yaml
 from rapidfuzz import fuzz
 
+_LONGEST_HEAD = 2000
 _EMPHASIS = re.compile(r"\*\*([^*]*)\*\*|__([^_]*)__|\*([^*]*)\*|(?<!\w)_([^_]*)_(?!\w)")
 _TAGS = re.compile(r"</?[bi]>", re.IGNORECASE)
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
@@ -30,6 +32,26 @@ def plain_text(text: str) -> str:
     text = " ".join(_BREAK.sub(" ", text).split())
     text = _TAGS.sub("", _EMPHASIS.sub(lambda found: next(g for g in found.groups() if g is not None), text))
     return unicodedata.normalize("NFC", text).translate(_PLAIN).strip()
+
+
+def split_front_matter(text: str) -> tuple[dict | None, str]:
+    """The mapping at the beginning of a page, and the page without it; None and all of it where there is none.
+
+    It stands between lines of `---`, is YAML, and has at most 2000 characters and no anchors, which would let few lines
+    be many. A page that begins with a rule has none.
+
+    >>> split_front_matter("---\nis_table: true\n---\n# Title"), split_front_matter("---\nText\n---")
+    (({'is_table': True}, '# Title'), (None, '---\nText\n---'))
+    """
+    first, _, rest = text.lstrip().partition("\n")
+    head, closed, page = rest.partition("\n---")
+    if first.strip() != "---" or not closed or len(head) > _LONGEST_HEAD or "&" in head or "*" in head:
+        return None, text
+    try:
+        found = yaml.safe_load(head)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None, text
+    return (found, page.partition("\n")[2]) if isinstance(found, dict) else (None, text)
 
 
 def best_ratio(sought: str, page: str) -> float:
