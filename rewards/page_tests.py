@@ -19,8 +19,8 @@ from typing import Any
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError
 from mmrl.scoring.gold import bad_answer
-from mmrl.scoring.katex import require_katex, same_formula
-from mmrl.scoring.page_tests import Page, PageTest, read_test
+from mmrl.scoring.katex import mathml, require_katex, same_formula
+from mmrl.scoring.page_tests import Math, Page, PageTest, read_test
 from mmrl.scoring.page_text import split_front_matter
 from mmrl.scoring.parse import extract_prediction
 from mmrl.scoring.tables import MAX_TEXT
@@ -57,5 +57,8 @@ def _tests(answer: str) -> tuple[tuple[str, PageTest], ...]:
     for row in json.loads(answer):
         if not isinstance(row, dict):
             raise ValueError(f"{row!r} is no mapping")
-        tests.append((row.get("type", ""), read_test(row)))
+        test = read_test(row)
+        if isinstance(test, Math) and mathml(test.math.strip()) is None:
+            raise ValueError(f"math: KaTeX does not render {test.math!r}")
+        tests.append((row.get("type", ""), test))
     return tuple(tests)

@@ -127,6 +127,11 @@ class Present(PageTest):
     first_n: int | None = None
     last_n: int | None = None
 
+    def __post_init__(self) -> None:
+        length = len(plain_text(self.text))
+        if self.max_diffs >= length:
+            raise ValueError(f"max_diffs {self.max_diffs} lets every page pass: the text has {length} characters")
+
     def passes(self, page: Page, *, same_formula: SameFormula) -> bool:
         sought, where = plain_text(self.text), page.plain if self.case_sensitive else page.lower
         if self.first_n or self.last_n:

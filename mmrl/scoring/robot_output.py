@@ -142,6 +142,10 @@ def action_stats(sample: Sample, *, key: str | None, given: Mapping[str, Any] | 
     mask = entry.get("mask", [True] * len(low or ()))
     if not low or not high or not isinstance(mask, list | tuple) or not len(low) == len(high) == len(mask):
         raise RewardError(f"{sample.where}: the action statistics of {name!r} need q01, q99 and mask of equal length")
+    if any(q01 > q99 for q01, q99 in zip(low, high, strict=True)):
+        raise RewardError(
+            f"{sample.where}: the action statistics of {name!r} have a q01 above its q99; are they swapped?"
+        )
     return ActionStats(np.array(low), np.array(high), np.array([bool(m) for m in mask]))
 
 

@@ -166,6 +166,7 @@ def test_footnotes_stand_behind_their_text(page, wanted):
         ({"type": "present", "text": "** **"}, "present needs the text 'text'"),
         ({"type": "present", "text": "a", "max_diff": 1}, "present has no field 'max_diff'"),
         ({"type": "present", "text": "a", "max_diffs": -1}, "max_diffs is -1"),
+        ({"type": "absent", "text": "ab", "max_diffs": 2}, "lets every page pass: the text has 2 characters"),
         ({"type": "order", "before": "abcd", "after": "abc", "max_diffs": 2}, "more than half of a text of 3"),
         ({"type": "format", "text": "a", "format": "large"}, "'large' is none of heading, bold, italic"),
         ({}, "type None is none of"),

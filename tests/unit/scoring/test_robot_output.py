@@ -70,6 +70,11 @@ def test_statistics_of_unequal_length(entry):
         ro.action_stats(answered(None), key="a", given={"a": entry})
 
 
+def test_swapped_statistics():
+    with pytest.raises(RewardError, match="'a' have a q01 above its q99"):
+        ro.action_stats(answered(None), key="a", given={"a": {"q01": [0, 1], "q99": [0, 0]}})
+
+
 @pytest.mark.parametrize(
     ("text", "bins"),
     [
