@@ -12,9 +12,13 @@ Exit codes, of every command:
 from __future__ import annotations
 
 import platform
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -397,6 +401,39 @@ def cache_explain(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `mmrl` script; always ends by SystemExit with the command's exit code."""
+    with _noted_interrupt() as was_interrupted:
+        try:
+            _run(arguments)
+        except (Exception, KeyboardInterrupt) as error:
+            # Libraries that import parts of themselves late take Ctrl-C for a part that is missing.
+            if isinstance(error, KeyboardInterrupt) or was_interrupted():
+                sys.exit(130)
+            raise
+
+
+@contextmanager
+def _noted_interrupt() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C raises KeyboardInterrupt as ever; what is yielded tells whether it did."""
+    noted: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        signal.default_int_handler(number, frame)
+
+    is_ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if is_ours:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(noted)
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _run(arguments: Sequence[str] | None) -> None:
     try:
         require_platform()
         app(args=arguments, prog_name="mmrl")

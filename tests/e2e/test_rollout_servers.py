@@ -399,7 +399,7 @@ def test_every_request_is_answered_once_when_a_server_is_killed(place, engine):
     assert versions(run(engine, requests)) == {3}
 
 
-def test_a_restarted_server_answers_only_once_it_has_the_weights(place, engine):
+def test_a_restarted_server_answers_only_once_it_has_the_weights(place, engine, caplog):
     port = int(place.urls[1].rsplit(":", 1)[1])
     place.servers[1] = StartedServer(place.config, place.folder / "token", *LIMITS, port=port)
     assert place.servers[1].url == place.urls[1]
@@ -409,6 +409,7 @@ def test_a_restarted_server_answers_only_once_it_has_the_weights(place, engine):
     assert not engine.has_weights  # so a run gives weights before it samples again
     assert versions(run(engine, long_requests(place.vlm, 8))) == {3}
     assert place.get(1)["answered"] == 0
+    assert f"rollout server {place.urls[1]} is back; without the present weights it waits" in caplog.text
 
     engine.sync_weights(place.vlm.model.named_parameters(), 4)
     assert versions(run(engine, long_requests(place.vlm, 8))) == {4}

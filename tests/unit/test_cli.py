@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,20 @@ def test_interrupt_is_exit_code_130(monkeypatch):
 
     monkeypatch.setattr("mmrl.config.load.load_config", interrupted)
     assert exit_code("check", "a.yaml") == 130
+
+
+def test_ctrl_c_that_a_library_takes_for_a_missing_part_is_exit_code_130_too(monkeypatch):
+    """As transformers does with what it imports late."""
+
+    def importing(*_):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ModuleNotFoundError("Could not import module 'AutoTokenizer'") from None
+
+    monkeypatch.setattr("mmrl.config.load.load_config", importing)
+    assert exit_code("check", "a.yaml") == 130
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("command", ["train", "preprocess", "check", "score", "cache"])

@@ -151,6 +151,8 @@ class Pool:
         server.facts = facts
         self._check_model(server)
         held = facts.get("weights")
+        if server.state == "lost" and self.weights is not None:
+            LOG.warning("rollout server %s is back; without the present weights it waits for the next", server.url)
         if self.weights is not None and held is not None and WeightsId(**held) == self.weights:
             self._set(server, "ready", "")
         elif server.state == "ready":
