@@ -1,8 +1,8 @@
 """How far recorded frames get through the steps of demonstrations, by a frozen image encoder (Sermanet et al.).
 
 Formula: each demonstration is cut into `steps` so that features vary least inside a step; of each step the 32 features
-with the largest 5 |mean+ - mean-| - (sd+ + sd-) against all other frames are kept. R of a step at a frame is 1 - d / away,
-not below 0: d is the mean of ((s - mean+) / sd+)^2, away its median over the frames of the other steps. Steps take
+with the largest 5 |mean+ - mean-| - (sd+ + sd-) against all other frames are kept. At a frame R is 1 - d / away, not
+below 0: d is the mean of ((s - mean+) / sd+)^2, away its median over the frames of the other steps. Steps take
 frames of their own in order, so that the reward is largest, and none is worth more than those before it: the sum of
 2^(i - 1) R_i over the steps from the second on, by its largest value, 2^steps - 2.
 Bounds: 0 to 1.

@@ -1,4 +1,7 @@
-"""Write docs/configuration.md from the schema: `python tools/write_config_reference.py`. A test keeps the two equal."""
+"""Write docs/configuration.md, and the keys of docs/reward_models.md, from the schemas.
+
+`python tools/write_config_reference.py`; a test keeps them equal.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,13 @@ from pathlib import Path
 import needs_mmrl  # noqa: F401
 from pydantic import BaseModel
 
+from mmrl.config.data_sections import DataSection
 from mmrl.config.schema import RunConfig
+from mmrl.reward_models.config import RewardModelConfig
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+REWARD_MODELS = TARGET.with_name("reward_models.md")
+_KEYS = "## Keys\n"
 
 INTRODUCTION = """# Configuration
 
@@ -109,6 +116,15 @@ def reference() -> str:
     return INTRODUCTION + "\n" + "\n".join(table(path, model) for path, model in sections(RunConfig, ""))
 
 
+def reward_models_page(text: str) -> str:
+    """The page with its keys written anew; those of `data` stand in the configuration of runs."""
+    known = {model for _, model in sections(DataSection, "data")}
+    tables = [table(path, model) for path, model in sections(RewardModelConfig, "") if model not in known]
+    head = text[: text.index(_KEYS)] + _KEYS + "\n`data` has the keys of [a run's](configuration.md#data).\n\n"
+    return head + "\n".join(tables).replace("\n## ", "\n### ").removeprefix("## Top level\n\n")
+
+
 if __name__ == "__main__":
     TARGET.write_text(reference(), encoding="utf-8")
-    print(TARGET)
+    REWARD_MODELS.write_text(reward_models_page(REWARD_MODELS.read_text(encoding="utf-8")), encoding="utf-8")
+    print(TARGET, REWARD_MODELS)

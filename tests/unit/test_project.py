@@ -51,6 +51,8 @@ def test_importing_mmrl_is_light():
 def test_configuration_reference_is_up_to_date():
     module = load_tool("write_config_reference")
     assert module.TARGET.read_text() == module.reference(), "run `python tools/write_config_reference.py`"
+    page = module.REWARD_MODELS.read_text()
+    assert page == module.reward_models_page(page), "run `python tools/write_config_reference.py`"
 
 
 def test_links_of_the_documentation_lead_somewhere():
