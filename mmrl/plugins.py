@@ -142,7 +142,7 @@ def _check_types(function: Callable[..., Any], options: Mapping[str, Any], *, wh
     # Reward workers import this module too, and they need no validation: pydantic stays out of their start.
     from pydantic import TypeAdapter, ValidationError
 
-    hints = typing.get_type_hints(function.__init__ if isinstance(function, type) else function)
+    hints = typing.get_type_hints(function.__init__ if isinstance(function, type) else function, include_extras=True)
     for name, value in options.items():
         try:
             TypeAdapter(hints.get(name, Any)).validate_python(value, strict=True)

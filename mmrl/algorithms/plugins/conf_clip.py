@@ -13,6 +13,7 @@ Shape letters: N completions, C completion tokens.
 import torch
 
 from mmrl.algorithms.rollout_batch import RolloutBatch
+from mmrl.errors import ConfigError
 
 NEEDS_EARLY = ("old",)
 
@@ -21,6 +22,8 @@ class Plugin:
     """low, high: bounds of the confidence. An unscored row stays unscored."""
 
     def __init__(self, *, low: float = 0.2, high: float = 0.8) -> None:
+        if not 0 <= low <= high:
+            raise ConfigError(f"conf_clip: low ({low:g}) must be between 0 and high ({high:g})")
         self._low, self._high = low, high
 
     def shape_rewards(self, batch: RolloutBatch, rewards_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:

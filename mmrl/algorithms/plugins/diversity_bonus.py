@@ -12,12 +12,13 @@ import torch
 
 from mmrl.algorithms.parts import ngrams
 from mmrl.algorithms.rollout_batch import RolloutBatch
+from mmrl.config.section import PositiveInt
 
 
 class Plugin:
     """coef: the most that is added. size: tokens of a run. threshold: the least R_o that is added to."""
 
-    def __init__(self, *, coef: float = 0.1, size: int = 3, threshold: float = 0.5) -> None:
+    def __init__(self, *, coef: float = 0.1, size: PositiveInt = 3, threshold: float = 0.5) -> None:
         self._coef, self._size, self._threshold = coef, size, threshold
 
     def shape_rewards(self, batch: RolloutBatch, rewards_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:

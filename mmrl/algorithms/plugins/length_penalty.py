@@ -12,12 +12,13 @@ Shape letters: N completions, C completion tokens.
 import torch
 
 from mmrl.algorithms.rollout_batch import RolloutBatch
+from mmrl.config.section import PositiveInt
 
 
 class Plugin:
     """coef: its weight. target: tokens that are wanted; None: shorter is better within the group."""
 
-    def __init__(self, *, coef: float = 0.1, target: int | None = None, threshold: float = 0.5) -> None:
+    def __init__(self, *, coef: float = 0.1, target: PositiveInt | None = None, threshold: float = 0.5) -> None:
         self._coef, self._target, self._threshold = coef, target, threshold
 
     def shape_rewards(self, batch: RolloutBatch, rewards_N: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -14,12 +14,13 @@ import torch
 
 from mmrl.algorithms.parts import ngrams
 from mmrl.algorithms.rollout_batch import RolloutBatch
+from mmrl.config.section import Beta, PositiveInt
 
 
 class Plugin:
     """coef: the most that is taken off. size: tokens of a run. allowed: share that costs nothing, below 1."""
 
-    def __init__(self, *, coef: float = 0.5, size: int = 8, allowed: float = 0.1) -> None:
+    def __init__(self, *, coef: float = 0.5, size: PositiveInt = 8, allowed: Beta = 0.1) -> None:
         self._coef, self._size, self._allowed = coef, size, allowed
         self._share_N = torch.zeros(0)
 

@@ -15,6 +15,7 @@ import torch
 
 from mmrl.algorithms.parts import part
 from mmrl.algorithms.rollout_batch import RolloutBatch
+from mmrl.config.section import PositiveInt
 
 
 class Plugin:
@@ -27,7 +28,7 @@ class Plugin:
         benefit: str = "tool_benefit",
         alpha: float = 0.6,
         gamma: float = 2.0,
-        most_calls: int = 6,
+        most_calls: PositiveInt = 6,
     ) -> None:
         self._calls, self._benefit = calls, benefit
         self._alpha, self._gamma, self._most_calls = alpha, gamma, most_calls

@@ -13,6 +13,7 @@ import torch
 
 from mmrl.algorithms.parts import part
 from mmrl.algorithms.rollout_batch import RolloutBatch
+from mmrl.config.section import Probability
 from mmrl.errors import ConfigError, RewardError
 
 
@@ -23,7 +24,7 @@ class Plugin:
     """
 
     def __init__(
-        self, *, prefix: str = "trip_", caught_reward: float | None = None, limit: float | None = None
+        self, *, prefix: str = "trip_", caught_reward: float | None = None, limit: Probability | None = None
     ) -> None:
         self._prefix, self._caught_reward, self._limit = prefix, caught_reward, limit
         self._shares: dict[str, float] = {}

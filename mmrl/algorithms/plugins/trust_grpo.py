@@ -18,13 +18,19 @@ import torch
 
 from mmrl.algorithms.parts import group_mean, part
 from mmrl.algorithms.rollout_batch import RolloutBatch
+from mmrl.config.section import PositiveFloat
 
 
 class Plugin:
     """thinking: name of the part. alpha, decay_steps: weight of its reward, and the steps in which it falls to 1/e."""
 
     def __init__(
-        self, *, thinking: str = "thinking", alpha: float = 0.3, decay_steps: float = 500.0, official: bool = False
+        self,
+        *,
+        thinking: str = "thinking",
+        alpha: float = 0.3,
+        decay_steps: PositiveFloat = 500.0,
+        official: bool = False,
     ) -> None:
         self._thinking, self._alpha, self._decay_steps, self._official = thinking, alpha, decay_steps, official
 

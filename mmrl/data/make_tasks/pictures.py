@@ -27,6 +27,8 @@ class ImageJigsaw:
     def __call__(self, source: Source, making: Making) -> Iterator[Puzzle]:
         picture_HW3 = open_large_enough(source, least=(LEAST_SIDE * self.columns, LEAST_SIDE * self.rows))
         tiles = cut_tiles(picture_HW3, rows=self.rows, columns=self.columns)
+        if len({tile.tobytes() for tile in tiles}) < len(tiles):
+            raise UnusableError("two of its tiles are the same picture, so their order cannot be seen")
         paths = [making.media.picture(f"{source.name}/tile-{n:02d}", tile) for n, tile in enumerate(tiles)]
         order = making.rng.permutation(len(tiles)).tolist()
         labelled = "\n".join(f"Tile {n}: <image>" for n in range(1, len(tiles) + 1))
@@ -43,6 +45,8 @@ class ImageJigsaw:
 def rotation(source: Source, making: Making) -> Iterator[Puzzle]:
     """SSL4RL: a picture and the same turned counter-clockwise by 0, 90, 180 or 270 degrees."""
     picture_HW3 = open_large_enough(source, least=(LEAST_SIDE, LEAST_SIDE))
+    if any(np.array_equal(np.rot90(picture_HW3, quarter), picture_HW3) for quarter in (1, 2, 3)):
+        raise UnusableError("it looks the same when turned, so the angle cannot be seen")
     quarter = making.turns.pick(len(ANGLES))
     path = making.media.picture(f"{source.name}/turned-{ANGLES[quarter]:03d}", np.rot90(picture_HW3, quarter))
     prompt = (

@@ -182,6 +182,13 @@ def test_trip_wires_log_their_shares():
         ("trust_grpo", {"alfa": 1.0}, "unknown option 'alfa'.*did you mean 'alpha'"),
         ("trust_grpo", {"alpha": "much"}, "option 'alpha' is 'much'"),
         ("trip_wires", {"limit": "x"}, "option 'limit' is 'x'"),
+        ("trip_wires", {"limit": 20.0}, "option 'limit' is 20.0: Input should be less than or equal to 1"),
+        ("length_penalty", {"target": 0}, "option 'target' is 0: Input should be greater than 0"),
+        ("repetition_penalty", {"allowed": 1.0}, "option 'allowed' is 1.0: Input should be less than 1"),
+        ("diversity_bonus", {"size": 0}, "option 'size' is 0"),
+        ("trust_grpo", {"decay_steps": 0.0}, "option 'decay_steps' is 0.0"),
+        ("tool_benefit", {"most_calls": 0}, "option 'most_calls' is 0"),
+        ("conf_clip", {"low": 0.9}, r"conf_clip: low \(0.9\) must be between 0 and high \(0.8\)"),
         ("opo", {"x": 1}, "has no class Plugin, so it takes no options"),
     ],
 )

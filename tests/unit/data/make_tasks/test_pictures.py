@@ -194,7 +194,10 @@ def test_small_and_flat_pictures_are_skipped_with_the_reason(tmp_path):
     reasons = {skip["source"]: skip["reason"] for skip in made.skipped}
     assert reasons["small.png"] == "83x200 pixels, this kind needs at least 84x84"
     assert "not a picture" in reasons["broken.png"] and made.failed == 1
-    assert {row["source"] for row in rows_of(tmp_path / "out")} == {"coffee.png", "flat.png"}
+    assert reasons["flat.png"] == "two of its tiles are the same picture, so their order cannot be seen"
+    assert {row["source"] for row in rows_of(tmp_path / "out")} == {"coffee.png"}
+    turned = make("rotation", tmp_path / "in", tmp_path / "turned")
+    assert any("looks the same when turned" in skip["reason"] for skip in turned.skipped)
     flat = make("position", tmp_path / "in", tmp_path / "position")
     assert any("shows nothing: 20 crops of one colour" in skip["reason"] for skip in flat.skipped)
     masked = make("masked-patch", tmp_path / "in", tmp_path / "masked")
