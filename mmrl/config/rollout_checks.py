@@ -120,7 +120,7 @@ def _address_problem(url: str) -> str | None:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port is not None
     except ValueError:
-        is_address = False
+        return "is no address"
     if not is_address:
         return "is no address"
     if parts.path.strip("/") or parts.query or parts.username is not None:

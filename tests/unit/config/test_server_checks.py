@@ -47,5 +47,5 @@ def test_a_trainer_of_servers_needs_no_vllm(tmp_path: Path, monkeypatch):
     (tmp_path / "x.jsonl").write_text('{"prompt": "a"}\n')
     monkeypatch.setattr("mmrl.config.rollout_checks.find_spec", lambda name: None)
     check_run(located(load_config(path)), training=True)
-    with pytest.raises(ConfigError, match="'rollout.engine' is vllm, which is not installed"):
+    with pytest.raises(ConfigError, match=r"'rollout.engine' is vllm, which is not installed"):
         check_run(located(load_config(path, ["rollout.engine=vllm"])), training=True)
