@@ -44,7 +44,7 @@ class Reward:
     needs_media: whether the reward looks at `sample.media` (`NEEDS_MEDIA`).
     bounds: least and largest value for any completion under any options (`BOUNDS`); None for an open end.
     chance: expected score of blind guessing: a number (`CHANCE`), a function of the sample (`chance`), or None.
-    is_measure: whether it pays for no answer (`MEASURE`): it measures for a shaping plug-in, or scores what was recorded.
+    is_measure: whether it pays for no answer (`MEASURE`): it measures for a plug-in, or scores what was recorded.
     known_hacks: why a trick scores above chance although nothing is wrong (`KNOWN_HACKS`), by the trick's name.
     preflight: raises ConfigError where this machine lacks what the reward needs (`preflight(options, timeout_s)`).
     """
