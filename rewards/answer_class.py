@@ -11,7 +11,8 @@ Example: answers `4`, `five`, `4.0`, none: 0, 1, 0, -1.
 from collections.abc import Sequence
 
 from mmrl.data.sample import Sample
-from mmrl.scoring.parse import AnswerFormat, extract_prediction, parse_number
+from mmrl.scoring.camps import answer_classes
+from mmrl.scoring.parse import AnswerFormat
 
 BOUNDS = (-1.0, None)
 MEASURE = True
@@ -19,13 +20,4 @@ MEASURE = True
 
 def score_group(completions: Sequence[str], sample: Sample, *, answer: AnswerFormat = "auto") -> list[float]:
     """A number per completion."""
-    numbers: dict[float | str, int] = {}
-    classes = []
-    for text in (extract_prediction(completion, answer=answer) for completion in completions):
-        if text is None:
-            classes.append(-1.0)
-            continue
-        value = parse_number(text)
-        key = " ".join(text.casefold().split()) if value is None else value
-        classes.append(float(numbers.setdefault(key, len(numbers))))
-    return classes
+    return [float(number) for number in answer_classes(completions, answer=answer)]
