@@ -200,10 +200,11 @@ def _key_path(loc: Sequence[Key], tree: Node) -> Loc | None:
     path: list[Key] = []
     for key in loc:
         here = tree.at(path)
-        is_branch = key == "str" or str(key).endswith("Section")
-        if not is_branch or here.child(key) is not None:
+        of_scalar = str(key) in ("str", "bool") or str(key).startswith("literal[")
+        of_mapping = str(key).startswith("dict[") or str(key).endswith("Section")
+        if here.child(key) is not None or not (of_scalar or of_mapping):
             path.append(key)
-        elif isinstance(here.value, dict) == (key == "str"):
+        elif isinstance(here.value, dict) == of_scalar:
             return None
     return tuple(path)
 

@@ -81,7 +81,7 @@ def resolve_reward(spelling: str, relative_to: Path | None = None) -> Reward:
     first_two = parameters[:2]
     form = _FORMS.get((first_two[0], first_two[1])) if len(first_two) == 2 else None
     if form is None:
-        forms = ", ".join(f"({a}, {b})" for a, b in _FORMS)
+        forms = " or ".join(f"({a}, {b})" for a, b in _FORMS)
         has = f"({', '.join(parameters)})"
         raise PluginError(f"reward {spelling!r} must begin with the parameters {forms}; it has {has}")
     return Reward(spelling, function, form, Path(str(module.__file__)), **_declared(module, spelling))
@@ -95,7 +95,7 @@ def _declared(module: ModuleType, spelling: str) -> dict[str, Any]:
     problems = {
         f"GEOMETRY = {geometry!r} is none of {', '.join(get_args(GeometryKind))}": geometry is not None
         and geometry not in get_args(GeometryKind),
-        f"BOUNDS = {bounds!r} is no pair (least, largest) of numbers or None": not _is_pair(bounds),
+        f"BOUNDS = {bounds!r} is no tuple (least, largest) of numbers or None": not _is_pair(bounds),
         f"CHANCE = {chance!r} is no finite number; for one that depends on the row define chance(sample)": chance
         is not None
         and not _is_number(chance),

@@ -21,7 +21,7 @@ from typing import Any
 from mmrl.config.schema import RewardsSection
 from mmrl.data.rows import parse_row
 from mmrl.data.sample import Sample
-from mmrl.errors import ConfigError, DataError, RewardError, did_you_mean, known_names
+from mmrl.errors import ConfigError, DataError, RewardError, did_you_mean, known_names, type_words
 from mmrl.plugins import shipped_names
 from mmrl.scoring.distributions import summary
 from mmrl.scoring.router import Router
@@ -114,7 +114,7 @@ def _row(columns: dict[str, Any], *, where: str, number: int, needed: Sequence[s
         raise DataError(f"{where}: no column {missing[0]!r}; the row has {', '.join(columns)}")
     for name in ("completion", "task"):
         if name in needed and not isinstance(columns[name], str):
-            raise DataError(f"{where}: {name!r} must be text, not {type(columns[name]).__name__}")
+            raise DataError(f"{where}: {name!r} must be text, not {type_words(columns[name])}")
     rest = {name: value for name, value in columns.items() if name not in (*_OWN, *_ADDED)}
     sample_id = str(columns.get("id", f"line-{number}"))
     sample = Sample(sample_id, columns["task"], "image", (), answer=columns["answer"], columns=rest, origin=where)

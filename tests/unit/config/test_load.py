@@ -93,6 +93,22 @@ def test_a_shipped_card_name_stays_a_name():
             "a.yaml:4: key 'stages.0.kind' should be 'sft' or 'grpo', not \"ppo\"",
         ),
         (
+            MINIMAL + "rewards:\n  combine: orderd\n",
+            "a.yaml:3: key 'rewards.combine' should be 'sum', 'product', 'ordered' or 'normalised_sum', not \"orderd\"",
+        ),
+        (
+            MINIMAL + "rewards:\n  combine: {t: best}\n",
+            "a.yaml:3: key 'rewards.combine.t' should be 'sum', 'product', 'ordered' or 'normalised_sum', not \"best\"",
+        ),
+        (
+            MINIMAL + "rewards:\n  tasks: {t: [{reward: choice, gate: {min: high}}]}\n",
+            "a.yaml:3: key 'rewards.tasks.t.0.gate.min' should be a number, not \"high\"",
+        ),
+        (
+            MINIMAL + "rewards:\n  tasks: {t: [{reward: choice, gate: often}]}\n",
+            "a.yaml:3: key 'rewards.tasks.t.0.gate' should be true or false, not \"often\"",
+        ),
+        (
             MINIMAL + "data:\n  train:\n    - path: x\n      card:\n        presett: easyr1\n",
             "a.yaml:6: key 'data.train.0.card.presett' is unknown; did you mean 'data.train.0.card.preset'?",
         ),

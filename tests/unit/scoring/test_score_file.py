@@ -92,7 +92,7 @@ def test_a_line_separator_inside_a_completion_is_text(tmp_path):
         ("{", r"in\.jsonl:2: not valid JSON"),
         ("[1]", r"in\.jsonl:2: a row must be a JSON object"),
         ('{"completion": "x", "task": "choice"}', r"in\.jsonl:2: no column 'answer'; the row has completion, task"),
-        ('{"completion": 3, "answer": "B", "task": "choice"}', r"in\.jsonl:2: 'completion' must be text, not int"),
+        ('{"completion": 3, "answer": "B", "task": "choice"}', r"in\.jsonl:2: 'completion' must be text, not a number"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, line, message):
