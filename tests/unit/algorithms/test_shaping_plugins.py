@@ -1,6 +1,8 @@
 """Shaping plug-ins: the worked numbers of their sources, neutral settings, and options that are wrong."""
 
+import inspect
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +10,7 @@ from makers.batches import make_batch
 
 from mmrl.algorithms.hooks import load_plugin
 from mmrl.errors import ConfigError, RewardError
-from mmrl.plugins import shipped_names
+from mmrl.plugins import resolve_module, shipped_names
 
 NAN = float("nan")
 
@@ -213,3 +215,13 @@ def test_unscored_rows_stay_unscored(name):
     columns = {"reward_names": (*named, "trip_x"), "rewards_NK": parts_NK, "weights_NK": torch.eye(9)[0]}
     found_N, _ = plugin.hooks["shape_rewards"](make_batch([3, 5, 4], **columns), rewards_N)
     assert found_N.isnan().tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("name", shipped_names("algorithms"))
+def test_the_page_names_every_plug_in_with_its_options(name):
+    page = (Path(__file__).resolve().parents[3] / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    section = page.partition("## Shipped plug-ins")[2]
+    lines = [line for line in section.replace("\n\n", "\0").replace("\n|", "\0|").split("\0") if f"`{name}`" in line]
+    plugin = resolve_module(name, kind="algorithms")[0].__dict__.get("Plugin")
+    options = inspect.signature(plugin).parameters if plugin else ()
+    assert lines and all(f"`{option}`" in lines[0] for option in options)
