@@ -101,7 +101,7 @@ def test_boxes_and_times_in_one_file(tmp_path, capsys):
     assert "write each row's space into a column `answer_space`" in text
     rows = [{**row, "answer_space": "0..1"} for row in rows]
     init_command(write_jsonl(tmp_path / "three.jsonl", rows), model=None, card=None, split=None)
-    assert yaml.safe_load(capsys.readouterr().out)["data"]["train"][0]["card"] == "easyr1"
+    assert yaml.safe_load(capsys.readouterr().out)["data"]["train"][0]["card"] == "easyvideo_r1"  # it has the column
 
 
 def test_boxes_of_swift_have_their_space(tmp_path, capsys):
@@ -116,7 +116,7 @@ def test_boxes_of_swift_have_their_space(tmp_path, capsys):
 def test_cards_that_read_the_rows_equally_well_are_named(tmp_path, capsys):
     data = write_jsonl(tmp_path / "train.jsonl", easyr1_rows(tmp_path, "ABC"))
     init_command(data, model=None, card=None, split=None)
-    assert "# quickstart read these rows equally well; `mmrl init --card` chooses" in capsys.readouterr().out
+    assert "quickstart, visual_jigsaw read these rows equally well; `mmrl init --card` chooses" in capsys.readouterr().out
     init_command(data, model=None, card="easyr1", split=None)
     assert "equally well" not in capsys.readouterr().out
 
