@@ -27,6 +27,7 @@ SameFormula = Callable[[str, str], bool]
 _ROUNDING = 1e-9  # a ratio of exactly the threshold passes
 _IGNORED = ("pdf", "page", "id", "url", "checked")  # fields of olmOCR-Bench that say where a test comes from
 _DELIMITERS = ((r"\(", r"\)"), (r"\[", r"\]"), ("$$", "$$"), ("$", "$"))
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _PICTURE = re.compile(r"!\[[^\]]{0,1000}\]\([^)]{0,1000}\)")  # bounded, so that open brackets cost little
 # Scripts and pictures that no English page holds: Chinese and Japanese, emoji, flags.
 _FOREIGN = re.compile(
@@ -37,10 +38,10 @@ _ELEMENTS = {"heading": "h1|h2|h3|h4|h5|h6", "bold": "strong|b", "italic": "em|i
 
 
 class Page:
-    """A transcription, with what tests look at made once, when first asked for."""
+    """A transcription, with what tests look at made once, when first asked for. HTML comments are no part of it."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text = _COMMENT.sub("", text)
 
     @functools.cached_property
     def plain(self) -> str:

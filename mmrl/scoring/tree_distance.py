@@ -41,6 +41,8 @@ class Postorder:
 def tree_distance(one: Postorder, other: Postorder, rename_NM: np.ndarray) -> float:
     """Least cost of insertions and deletions (1 each) and renamings (rename_NM) that turn one tree into the other.
 
+    rename_NM: of 0 to 2, for no renaming is dearer than a deletion and an insertion.
+
     Zhang and Shasha 1989: distances of all pairs of subtrees whose roots are keyroots, small ones first. Pairs of
     equal heights need nothing of each other and are computed together, a row of all their tables at a time; within a
     row, insertions run along by a cumulative minimum. About n * m steps for tables of n and m cells.
@@ -53,7 +55,10 @@ def tree_distance(one: Postorder, other: Postorder, rename_NM: np.ndarray) -> fl
         for i_height, roots_I in one.keyroots().items()
         for j_height, roots_J in other.keyroots().items()
     ]
-    for _, roots_I, roots_J in sorted(batches, key=lambda batch: batch[0]):
+    for heights, roots_I, roots_J in sorted(batches, key=lambda batch: batch[0]):
+        if heights == 0:  # two leaves, most pairs of a table
+            distance_NM[np.ix_(roots_I, roots_J)] = rename_NM[np.ix_(roots_I, roots_J)]
+            continue
         a, b = _Subtrees.of(one, roots_I), _Subtrees.of(other, roots_J)
         if a.width <= b.width:
             _fill(a, b, rename_NM, distance_NM)

@@ -42,6 +42,8 @@ def passes(page, **test):
         ("head body foot", {"text": "body", "first_n": 5, "last_n": 5}, False),
         ("e", {"text": "eleven"}, False),  # a page shorter than what is sought
         ("", {"text": "eleven"}, False),
+        ("seen <!-- eleven --> too", {"text": "eleven"}, False),
+        ("seen <!-- eleven", {"text": "eleven"}, False),
     ],
 )
 def test_present_and_its_opposite(page, test, wanted):
@@ -195,7 +197,7 @@ def test_starts_are_places_with_so_few_edits_and_none_is_missed(sought, page, ed
     "page",
     [
         piece * (MAX_TEXT // len(piece))
-        for piece in (r"\(", "$", "![", "**_", "<table><tr><td>", "| a ", "- " * 40 + "x")
+        for piece in (r"\(", "$", "![", "**_", "<table><tr><td>", "| a ", "<!--", "- " * 40 + "x")
     ],
 )
 def test_broken_pages_cost_little(page):
