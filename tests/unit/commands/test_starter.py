@@ -116,7 +116,8 @@ def test_boxes_of_swift_have_their_space(tmp_path, capsys):
 def test_cards_that_read_the_rows_equally_well_are_named(tmp_path, capsys):
     data = write_jsonl(tmp_path / "train.jsonl", easyr1_rows(tmp_path, "ABC"))
     init_command(data, model=None, card=None, split=None)
-    assert "quickstart, visual_jigsaw read these rows equally well; `mmrl init --card` chooses" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "quickstart, visual_jigsaw read these rows equally well; `mmrl init --card` chooses" in text
     init_command(data, model=None, card="easyr1", split=None)
     assert "equally well" not in capsys.readouterr().out
 

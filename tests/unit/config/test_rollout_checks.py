@@ -114,7 +114,8 @@ def test_completions_of_another_distribution_need_fitting_weights(
         (
             ("  steps_ahead: 1",),
             ":8: 'rollout.steps_ahead' is 1 beside 'algorithm.rollout_correction' none: completions are drawn from"
-            " older weights than those that are trained; set algorithm.rollout_correction to truncate, or steps_ahead to 0",
+            " older weights than those that are trained; set algorithm.rollout_correction to truncate, or steps_ahead"
+            " to 0",
         ),
         (
             ("  engine: hf", "  steps_ahead: 1", "algorithm: {rollout_correction: mask}"),
