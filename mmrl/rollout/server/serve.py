@@ -107,7 +107,8 @@ class _HttpServer:
             try:
                 asyncio.run(self._server.serve(sockets=[listener]))
             except OSError as error:  # another server had bound the port, too, and was the first that listened
-                raise _cannot_listen(*listener.getsockname()[:2], error) from error
+                host, port = listener.getsockname()[:2]
+                raise _cannot_listen(host, port, error) from error
         self._worker.close()
         if self._failure is not None:
             raise EngineError(self._failure)
