@@ -27,7 +27,7 @@ from mmrl.training.early_stop import should_stop
 from mmrl.training.ema import AVERAGED
 from mmrl.training.metrics import MetricsLog, peak_memory_gib
 from mmrl.training.model_folder import policy_weights, save_policy_folder
-from mmrl.training.optimizer_layout import SavedState, optimizer_state, relaid_out
+from mmrl.training.optimizer_layout import SavedState, optimizer_state, pieces_of, relaid_out
 from mmrl.training.resume import stage_record
 from mmrl.training.run_folder import command_to_go_on
 from mmrl.training.runtime import Runtime, stage_data
@@ -266,7 +266,7 @@ class Journal:
         changed = ", ".join(f"{k} {saved.get(k)} -> {v}" for k, v in layout.items() if saved.get(k) != v)
         same_kind = all(saved.get(key) == layout[key] for key in ("dtype", "optimizer"))
         state = None
-        if same_kind and layout["optimizer"] == "adamw":
+        if same_kind and layout["optimizer"] == "adamw" and pieces_of(self.run.trainer) is not None:
             state = distributed.together(lambda: SavedState.of(checkpoint, processes=saved["processes"]))
         if state is None:
             self.console.print(

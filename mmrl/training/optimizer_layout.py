@@ -42,18 +42,27 @@ class Piece:
 
 
 def optimizer_state(engine: Any) -> dict[str, Any]:
-    """This process's optimizer state, with the pieces it is made of: what `load_optimizer` takes, and `relaid_out`."""
-    pieces = {name: [p.group, p.start, p.offset, p.numel] for name, p in pieces_of(engine).items()}
-    return {**engine.optimizer.state_dict(), PIECES: pieces}
+    """This process's optimizer state, with the pieces it is made of where DeepSpeed says: what `load_optimizer` takes,
+    and `relaid_out`.
+    """
+    state, pieces = engine.optimizer.state_dict(), pieces_of(engine)
+    if pieces is None:
+        return state
+    return {**state, PIECES: {name: [p.group, p.start, p.offset, p.numel] for name, p in pieces.items()}}
 
 
-def pieces_of(engine: Any) -> dict[str, Piece]:
-    """Where this process's flat tensors hold which values of which trained parameter."""
+def pieces_of(engine: Any) -> dict[str, Piece] | None:
+    """Where this process's flat tensors hold which values of which trained parameter.
+
+    None where DeepSpeed's optimizer does not tell: that of bfloat16 weights without ZeRO.
+    """
     optimizer = engine.optimizer
     named = {name: p for name, p in engine.module.named_parameters() if p.requires_grad}
     if hasattr(optimizer, "fp32_partitioned_groups_flat"):  # ZeRO-3: equal parts of each parameter, the last one padded
         return {name: piece for name, p in named.items() if (piece := _partition(optimizer, p)).numel > 0}
     if hasattr(optimizer, "optimizer"):
+        if not all(hasattr(p, "_hp_mapping") for p in named.values()):
+            return None
         return {name: _fragment(p._hp_mapping) for name, p in named.items() if p._hp_mapping is not None}
     order = {id(p): number for number, p in enumerate(_flats_of(engine))}
     return {name: Piece(order[id(p)], 0, 0, p.numel()) for name, p in named.items()}
@@ -129,15 +138,19 @@ def _first(part: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 @torch.no_grad()
 def relaid_out(engine: Any, saved: SavedState) -> None:
-    """Give this process's optimizer its share of a saved AdamW state: moments, step count and float32 weights."""
-    step = saved.step
+    """Give this process's optimizer its share of a saved AdamW state: moments, step count and float32 weights.
+
+    The engine's `pieces_of` are known.
+    """
+    step, pieces = saved.step, pieces_of(engine)
+    assert pieces is not None, "the caller has looked"
     if step is None:
         return
     flats, inner = _flats_of(engine), getattr(engine.optimizer, "optimizer", engine.optimizer)
     for flat in flats:
         moments = {key: torch.zeros_like(flat, memory_format=torch.preserve_format) for key in _MOMENTS}
         inner.state[flat] = {"step": step.clone(), **moments}
-    for name, piece in pieces_of(engine).items():
+    for name, piece in pieces.items():
         for target, key in _targets(flats[piece.group], inner, with_masters=saved.has_masters):
             own = target.view(-1)[piece.start : piece.start + piece.numel]
             own.copy_(saved.read(name, key, offset=piece.offset, numel=piece.numel))

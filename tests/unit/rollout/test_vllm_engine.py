@@ -365,12 +365,14 @@ def test_what_vllm_refuses_is_an_engine_error_and_harms_nothing(opened):
 
 
 def test_a_failure_in_a_step_is_an_engine_error_and_leaves_the_engine_broken(opened):
-    """A picture with fewer pixels than its grid says. The last test: this engine is lost."""
+    """A fault inside the model. The last test: this engine is lost."""
     vlm, engine = opened
-    picture = vlm.image(11)
-    row_of_tokens = 2 * vlm.processor.geometry.patch_size
-    broken = dataclasses.replace(picture, key="broken", frames_F3HW=picture.frames_F3HW[:, :, row_of_tokens:])
+
+    def broken(*arguments, **options):
+        raise RuntimeError("no memory")
+
+    engine._core._model.forward = broken
     with pytest.raises(EngineError, match="vLLM failed at a decoding step: "):
-        run(engine, requests_for([rendered(vlm, broken)]))
+        run(engine, requests_for([rendered(vlm, "left")]))
     with pytest.raises(EngineError, match="vLLM failed before, so the engine cannot generate"):
         engine.generate([])
