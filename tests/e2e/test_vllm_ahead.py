@@ -79,7 +79,9 @@ def test_steps_sampled_ahead_are_one_version_old_and_resume_exactly_by_server_to
 def test_ctrl_c_ends_a_generation_in_the_background(tmp_path: Path):
     """Answers are long: when the first step is written the second one's are on their way, and nobody waits for them."""
     path = write(tmp_path, steps=50, max_new_tokens=2000, group_size=16)
-    process = started(path, "checkpoint.every=0", "data.max_prompt_tokens=1000")
+    # Rows of one completion: a signal waits for the operation under way, and that of sixteen answers takes minutes.
+    small = ("train.micro_batch_tokens=2500", "train.shared_prefix=false")
+    process = started(path, "checkpoint.every=0", "data.max_prompt_tokens=1000", *small)
     log, end = tmp_path / "runs" / "tiny" / "metrics.jsonl", time.monotonic() + PATIENCE_S
     while not (log.is_file() and log.read_text()):
         assert process.poll() is None and time.monotonic() < end, process.communicate()
