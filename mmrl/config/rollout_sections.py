@@ -31,6 +31,10 @@ class VllmSection(Section):
         default=0.4, description="share of the GPU's memory for vLLM's weights, keys and values; the rest trains"
     )
     cpu_kv_cache_gb: PositiveInt = Field(default=1, description="memory for keys and values where there is no GPU")
+    cpu_packing: bool = Field(
+        default=True,
+        description="where there is no GPU: matrices in oneDNN's packed form; decodes faster, takes new weights slower",
+    )
     enforce_eager: bool = Field(default=False, description="no CUDA graphs: slower steps, less memory, a faster start")
     tensor_parallel_size: Literal[1] = Field(default=1, description="processes that share one engine; for now 1")
 

@@ -40,6 +40,7 @@ def core_options(config: RunConfig, folder: Path, *, weight_transfer: str | None
         max_num_seqs=section.max_num_seqs,
         gpu_memory_utilization=section.gpu_memory_utilization,
         cpu_kv_cache_gb=section.cpu_kv_cache_gb,
+        cpu_packing=section.cpu_packing,
         enforce_eager=section.enforce_eager,
         trust_remote_code=config.model.trust_remote_code,
         weight_transfer=weight_transfer,

