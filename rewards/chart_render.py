@@ -20,20 +20,14 @@ from mmrl.scoring.chart import render_chart
 from mmrl.scoring.code_blocks import extract_code
 from mmrl.scoring.pictures import Measure, fitted, similarity
 from mmrl.scoring.references import reference_picture
-from mmrl.scoring.sandbox.preflight import require_package, require_sandbox
+from mmrl.scoring.subjects import require_renderer
 
 BOUNDS = (0.0, 1.0)
 NEEDS_MEDIA = True
 
 
 def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
-    require_package("matplotlib", what="chart_render", install="pip install 'mmrl[render]'")
-    require_sandbox(
-        "chart_render",
-        allow_weak=options["allow_weak_sandbox"],
-        longest_s=options["time_limit_s"],
-        timeout_s=timeout_s,
-    )
+    require_renderer("chart_render", "chart", options, timeout_s=timeout_s)
 
 
 def score(

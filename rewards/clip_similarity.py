@@ -32,13 +32,7 @@ NEEDS_MEDIA = True
 def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
     check_encoder(options["encoder"], reads=("pictures", "texts"))
     if options["draws"] is not None:
-        require_renderer(
-            "clip_similarity",
-            options["draws"],
-            allow_weak=options["allow_weak_sandbox"],
-            time_limit_s=options["time_limit_s"],
-            timeout_s=timeout_s,
-        )
+        require_renderer("clip_similarity", options["draws"], options, timeout_s=timeout_s)
 
 
 def score_batch(

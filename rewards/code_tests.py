@@ -32,12 +32,7 @@ CHANCE = 0.0
 
 def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
     package_trees(*options["packages"])
-    require_sandbox(
-        "code_tests",
-        allow_weak=options["allow_weak_sandbox"],
-        longest_s=options["time_limit_s"],
-        timeout_s=timeout_s,
-    )
+    require_sandbox("code_tests", options, timeout_s=timeout_s)
 
 
 def score(

@@ -30,8 +30,7 @@ _WANTED = "a mapping with `call`, `result`, and lists `statements` and `states` 
 
 
 def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
-    allow_weak = options["allow_weak_sandbox"]
-    require_sandbox("exec_trace", allow_weak=allow_weak, longest_s=options["time_limit_s"], timeout_s=timeout_s)
+    require_sandbox("exec_trace", options, timeout_s=timeout_s)
 
 
 def score(

@@ -16,24 +16,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmrl.data.sample import Sample
-from mmrl.scoring.browser import PROGRAMS, render_html
+from mmrl.scoring.browser import render_html
 from mmrl.scoring.code_blocks import extract_code
 from mmrl.scoring.pictures import Measure, fitted, similarity
 from mmrl.scoring.references import reference_picture
-from mmrl.scoring.sandbox.preflight import require_program, require_sandbox
+from mmrl.scoring.subjects import require_renderer
 
 BOUNDS = (0.0, 1.0)
 NEEDS_MEDIA = True
 
 
 def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
-    require_program(PROGRAMS[:1], what="html_render", install="apt-get install chromium-headless-shell")
-    require_sandbox(
-        "html_render",
-        allow_weak=options["allow_weak_sandbox"],
-        longest_s=options["time_limit_s"],
-        timeout_s=timeout_s,
-    )
+    require_renderer("html_render", "html", options, timeout_s=timeout_s)
 
 
 def score(

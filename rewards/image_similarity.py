@@ -34,13 +34,7 @@ Pair = tuple[np.ndarray, np.ndarray]
 
 def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
     check_encoder(options["encoder"], reads=("pictures",))
-    require_renderer(
-        "image_similarity",
-        options["draws"],
-        allow_weak=options["allow_weak_sandbox"],
-        time_limit_s=options["time_limit_s"],
-        timeout_s=timeout_s,
-    )
+    require_renderer("image_similarity", options["draws"], options, timeout_s=timeout_s)
 
 
 def score_batch(

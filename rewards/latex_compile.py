@@ -30,12 +30,7 @@ KNOWN_HACKS = {
 
 def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
     require_program(PROGRAMS, what="latex_compile", install=INSTALL)
-    require_sandbox(
-        "latex_compile",
-        allow_weak=options["allow_weak_sandbox"],
-        longest_s=options["time_limit_s"],
-        timeout_s=timeout_s,
-    )
+    require_sandbox("latex_compile", options, timeout_s=timeout_s)
 
 
 def score(completion: str, sample: Sample, *, time_limit_s: float = 8.0, allow_weak_sandbox: bool = False) -> float:

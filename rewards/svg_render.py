@@ -20,7 +20,7 @@ from typing import Any
 from mmrl.data.sample import Sample
 from mmrl.scoring.pictures import Measure, similarity
 from mmrl.scoring.references import reference_picture
-from mmrl.scoring.sandbox.preflight import require_package, require_sandbox
+from mmrl.scoring.subjects import require_renderer
 from mmrl.scoring.svg import extract_svg, is_allowed, length_term, render_svg
 
 BOUNDS = (0.0, 1.0)
@@ -29,13 +29,7 @@ NEEDS_MEDIA = True
 
 
 def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
-    require_package("resvg_py", what="svg_render", install="pip install 'mmrl[render]'")
-    require_sandbox(
-        "svg_render",
-        allow_weak=options["allow_weak_sandbox"],
-        longest_s=options["time_limit_s"],
-        timeout_s=timeout_s,
-    )
+    require_renderer("svg_render", "svg", options, timeout_s=timeout_s)
 
 
 def score(

@@ -46,13 +46,7 @@ def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
     check_encoder(options["text_encoder"], name="text_encoder", reads=("pictures", "texts"))
     if options["image_encoder"] is not None:
         check_encoder(options["image_encoder"], name="image_encoder", reads=("pictures",))
-    require_renderer(
-        "svg_similarity",
-        "svg",
-        allow_weak=options["allow_weak_sandbox"],
-        time_limit_s=options["time_limit_s"],
-        timeout_s=timeout_s,
-    )
+    require_renderer("svg_similarity", "svg", options, timeout_s=timeout_s)
 
 
 def score_batch(

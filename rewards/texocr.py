@@ -30,9 +30,7 @@ def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
     if unknown := set(options["thresholds"] or ()) - set(THRESHOLDS):
         raise ConfigError(f"thresholds of no test: {', '.join(sorted(unknown))}; tests: {', '.join(THRESHOLDS)}")
     require_program(PROGRAMS, what="texocr", install=f"{INSTALL}, or use the reward latex_static")
-    require_sandbox(
-        "texocr", allow_weak=options["allow_weak_sandbox"], longest_s=options["time_limit_s"], timeout_s=timeout_s
-    )
+    require_sandbox("texocr", options, timeout_s=timeout_s)
 
 
 def score(

@@ -5,7 +5,7 @@ Shapes: H height, W width, 3 channels (red, green, blue).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -56,8 +56,8 @@ def drawn_picture(completion: str, draws: Draws, *, time_limit_s: float) -> np.n
     return None if picture is None else fitted(picture, longest=LONGEST_PX)
 
 
-def require_renderer(what: str, draws: Draws, *, allow_weak: bool, time_limit_s: float, timeout_s: float) -> None:
-    """For `preflight`: ConfigError where this machine cannot render what a reward must."""
+def require_renderer(what: str, draws: Draws, options: Mapping[str, Any], *, timeout_s: float) -> None:
+    """For `preflight`: ConfigError where this machine cannot render what a reward must, under the reward's options."""
     if draws == "html":
         from mmrl.scoring.browser import PROGRAMS
 
@@ -65,7 +65,7 @@ def require_renderer(what: str, draws: Draws, *, allow_weak: bool, time_limit_s:
     else:
         package = "resvg_py" if draws == "svg" else "matplotlib"
         require_package(package, what=what, install="pip install 'mmrl[render]'")
-    require_sandbox(what, allow_weak=allow_weak, longest_s=time_limit_s, timeout_s=timeout_s)
+    require_sandbox(what, options, timeout_s=timeout_s)
 
 
 def spoken(completion: str) -> str:
