@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar, Literal
@@ -106,14 +107,15 @@ def _grids(tables: Sequence[Any], *, first_column_is_header: bool) -> list[Grid]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageTest:
+class PageTest(ABC):
     """max_diffs: edits that are let through, in the text that is sought."""
 
     max_diffs: int = 0
     needed: ClassVar[tuple[str, ...]] = ()
 
+    @abstractmethod
     def passes(self, page: Page, *, same_formula: SameFormula) -> bool:
-        raise NotImplementedError
+        """Whether a page meets the test; same_formula compares two formulas."""
 
     def threshold(self, sought: str) -> float:
         return 1 - self.max_diffs / len(sought) - _ROUNDING
