@@ -2,7 +2,7 @@
 
 Formula: 1 if |p - g| <= max(abs_tol, rel_tol * |g|), else 0; with `decimals`, p and g are rounded first.
 Bounds: 0 or 1.
-Answer: exactly one number (`42`, `1,200`, `$3.5`, `3 chairs`, `5%`); none or several score 0.
+Answer: exactly one number (`42`, `1,200`, `$3.5`, `3 chairs`, `5%`); none, several or a broken one (`5..6`) score 0.
 Space: none; the number is in the unit of the dataset's answer, units are not converted.
 Source: absolute and relative tolerances as in Vero; `decimals: 2` is EasyVideoR1's numerical type; `rel_tol: 0.05`
 is the relaxed accuracy of chart questions.

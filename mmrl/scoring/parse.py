@@ -211,13 +211,17 @@ _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 _WRITTEN_NUMBER = re.compile(
     rf"(?<![\w.])[-+]?\s?\$?\s?(?:\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?!\d)|{_UNSIGNED})\s?(?:\\?%)?"
 )
+# What makes the number before it a piece of something else: `5..6`, `5.6.7`, `1e`, `1e5.5`, `1_000`, `0x10`.
+_GOES_ON = re.compile(r"\.+\d|_\w|[xX]\d|[eE][+-]?+(?![A-Za-z])")
+_SIGN_BEFORE = re.compile(r"[-+]\s?\$?\s?$")
 
 
 def parse_number(text: str, *, percent: Literal["fraction", "ignore"] = "fraction") -> float | None:
     """The only number in the text; None when there is none or more than one.
 
     Thousands commas, a currency sign before and a unit after are accepted, and number words up to twelve where they
-    are the whole text. percent: `5%` is 0.05 (fraction) or 5 (ignore).
+    are the whole text. What is no number as written (`5..6`, `1e`, `--5`) is not cut down to one. percent: `5%` is 0.05
+    (fraction) or 5 (ignore).
 
     >>> parse_number("$1,200"), parse_number("3 chairs"), parse_number("5%"), parse_number("2 + 3 = 5")
     (1200.0, 3.0, 0.05, None)
@@ -226,13 +230,20 @@ def parse_number(text: str, *, percent: Literal["fraction", "ignore"] = "fractio
     word = clean.strip(" .").casefold()
     if word in _WORDS:
         return float(_WORDS.index(word))
-    found = [m[0] for m in _WRITTEN_NUMBER.finditer(clean)]
-    if len(found) != 1:
+    found = list(_WRITTEN_NUMBER.finditer(clean))
+    if len(found) != 1 or not _is_whole(found[0]):
         return None
-    value = float(re.sub(r"[\s$,%\\]", "", found[0]))
+    value = float(re.sub(r"[\s$,%\\]", "", found[0][0]))
     if not math.isfinite(value):
         return None
-    return value / 100 if "%" in found[0] and percent == "fraction" else value
+    return value / 100 if "%" in found[0][0] and percent == "fraction" else value
+
+
+def _is_whole(number: re.Match[str]) -> bool:
+    """Whether the number neither goes on after the match nor has a second sign before it."""
+    before, after = number.string[: number.start()], number.start() + len(number[0].rstrip())
+    signed_twice = number[0][0] in "+-" and _SIGN_BEFORE.search(before[-3:]) is not None
+    return not signed_twice and _GOES_ON.match(number.string, after) is None
 
 
 def parse_integers(text: str) -> tuple[int, ...] | None:

@@ -165,6 +165,41 @@ def test_numbers(text, expected):
     assert p.parse_number(text) == expected
 
 
+@pytest.mark.parametrize(
+    "text",
+    (
+        *("5..6", "5...6", "5.6.7", "5,000.5.6", "1-2", "1e", "1.5e+", "2E-", "1e5.5", "--5", "-- 5", "+-5", "-$-5"),
+        *("1_000", "0x10", "5x3", "1,2345", "about 5..6 m"),
+    ),
+)
+def test_what_only_begins_or_ends_like_a_number_is_none(text):
+    assert p.parse_number(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It is 5...", 5.0),
+        ("5.", 5.0),
+        ("5eggs", 5.0),
+        ("5 eggs", 5.0),
+        ("3m2", 3.0),
+        ("5km/h", 5.0),
+        ("20th", 20.0),
+        ("1e5 m", 1e5),
+        ("5 \u2013 I think", 5.0),
+        ("- 5", -5.0),
+        ("GPT-5", 5.0),
+        ("x=-5", -5.0),
+        ("-$5", -5.0),
+        ("$1,200.50.", 1200.5),
+        ("1,200%", 12.0),
+    ],
+)
+def test_units_signs_and_full_stops_beside_a_number(text, expected):
+    assert p.parse_number(text) == expected
+
+
 def test_percent_signs_can_be_ignored():
     assert p.parse_number("5%", percent="ignore") == 5.0
 
