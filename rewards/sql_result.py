@@ -4,7 +4,8 @@ Formula: 1 if the rows equal the gold query's; else rows_credit * F1 of the rows
 (table, column) pairs read. 0 for a query that fails, is too slow, or reads no table although the gold one does.
 Bounds: 0 to 1.
 Answer: the last fenced SQL block, or what stands in `<answer>` tags: one SELECT. Rows count with repetition, their
-order if `ordered` says so or, by default, the gold query has an ORDER BY of its own. Numbers agree to 7 digits.
+order if `ordered` says so or, by default, the gold query has an ORDER BY of its own. Numbers agree to 7 digits. Only
+the row's tables and views can be read, by the gold query too: of SQLite's own (`sqlite_master`) a query fails.
 Space: none.
 Unit: seconds (`time_limit_s`).
 Source: execution accuracy of the text-to-SQL benchmarks; the credits are ours. The row's `answer` is

@@ -1,6 +1,7 @@
 """Running a model's SELECT on SQLite: read only, one statement, within a time limit.
 
-An authorizer allows reading tables and calling functions, nothing else: no ATTACH, PRAGMA, writing, or extensions.
+An authorizer allows reading the dataset's tables and views and calling functions, nothing else: no ATTACH, PRAGMA,
+writing, extensions, table-valued functions, or SQLite's own tables (`sqlite_master`, `sqlite_sequence`, ...).
 A progress handler ends the statement at its time limit; lengths of values and patterns are limited too.
 """
 
@@ -22,6 +23,7 @@ _FORBIDDEN_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3
 # One call can loop for a minute ('%.*c'), and only between calls can a statement be ended.
 _SLOW_FUNCTIONS = {"printf", "format"}
 _STEPS = 1000
+_OWN_TABLES = "sqlite_"  # SQLite refuses to create a table with this beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,10 @@ def query(
 
     def authorize(action: int, first: str | None, second: str | None, _database: str | None, _by: str | None) -> int:
         if action == sqlite3.SQLITE_READ:
-            reads.add(((first or "").casefold(), (second or "").casefold()))
+            table = (first or "").casefold()
+            if table.startswith(_OWN_TABLES):
+                return sqlite3.SQLITE_DENY
+            reads.add((table, (second or "").casefold()))
         if action == sqlite3.SQLITE_FUNCTION:
             functions.add((second or "").casefold())
         allowed = action in _ALLOWED and not (functions & refused)

@@ -52,6 +52,33 @@ def test_everything_but_one_select_is_refused(sql, tmp_path):
 @pytest.mark.parametrize(
     "sql",
     [
+        "SELECT name FROM sqlite_master",
+        "SELECT sql FROM main.SQLITE_SCHEMA",
+        "SELECT count(*) FROM sqlite_master",
+        "SELECT a, (SELECT sql FROM sqlite_master LIMIT 1) FROM t",
+        "SELECT * FROM sqlite_temp_master",
+        "SELECT seq FROM sqlite_sequence",
+        "SELECT stat FROM sqlite_stat1",
+        "SELECT name FROM pragma_table_info('t')",
+        "SELECT name FROM dbstat",
+    ],
+)
+def test_the_tables_of_sqlite_itself_are_refused(sql):
+    schema = "CREATE TABLE t(a INTEGER PRIMARY KEY AUTOINCREMENT); INSERT INTO t VALUES (1); ANALYZE;"
+    with open_database(schema=schema, path=None) as database:
+        assert query(database, "SELECT a FROM t", time_limit_s=1.0, most_rows=9).rows == [(1,)]
+        with pytest.raises(sqlite3.DatabaseError, match=r"prohibited|not authorized|constructor failed"):
+            query(database, sql, time_limit_s=1.0, most_rows=9)
+
+
+def test_views_of_the_dataset_are_read():
+    with open_database(schema=SCHEMA + "CREATE VIEW v AS SELECT a FROM t WHERE a > 1;", path=None) as database:
+        assert query(database, "SELECT a FROM v", time_limit_s=1.0, most_rows=9).rows == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT sum(i) FROM n",
         "SELECT count(*) FROM " + ", ".join(f"t AS t{i}" for i in range(30)),
     ],
