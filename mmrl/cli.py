@@ -184,8 +184,8 @@ def score(
     fuzz: Annotated[
         str | None, typer.Option(metavar="NAME|all", help="Score malformed, deep and huge completions.")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0.0, help="--fuzz: time for each reward.")] = 10.0,
-    seed: Annotated[int, typer.Option(min=0, help="--fuzz: of the first completion.")] = 0,
+    seconds: Annotated[float | None, typer.Option(min=0.0, help="--fuzz: time for each reward; default: 10.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="--fuzz: of the first completion; default: 0.")] = None,
     hack_report: Annotated[
         str | None,
         typer.Option(
@@ -197,8 +197,9 @@ def score(
     """Run the rewards on stored completions, or test the rewards themselves."""
     from mmrl.commands.score import ScoreRequest, score_command
 
-    request = ScoreRequest(file, selftest=selftest, fuzz=fuzz, hack_report=hack_report)
-    raise typer.Exit(score_command(request, config=config, out=out, seconds=seconds, seed=seed, strict=strict))
+    jobs = {"selftest": selftest, "fuzz": fuzz, "hack_report": hack_report}
+    request = ScoreRequest(file, **jobs, config=config, out=out, seconds=seconds, seed=seed, strict=strict)
+    raise typer.Exit(score_command(request))
 
 
 @app.command(

@@ -73,18 +73,21 @@ def _gold_key(item: Item) -> str:
     return (extract_prediction(gold) or gold).casefold()
 
 
-def dataset_targets(path: Path, *, config: Path | None = None) -> list[Target]:
-    """The parts of every task in a file: YAML is a run's configuration and its datasets, else JSONL rows.
+def run_targets(path: Path) -> list[Target]:
+    """The parts of every task of a run's configuration, on its datasets. Raises ConfigError and DataError."""
+    from mmrl.config.load import load_config
 
-    Rows have `answer`, `task` and any other column. Without config a task is scored by the shipped reward of its name.
+    return list(_targets(list(_run_samples(path)), load_config(path).rewards))
+
+
+def row_targets(path: Path, *, config: Path | None = None) -> list[Target]:
+    """The parts of every task in a file of rows with `answer`, `task` and any other column.
+
+    Without config a task is scored by the shipped reward of its name.
     Raises DataError for a bad row, RewardError for a task without reward, ConfigError for a bad configuration.
     """
-    from mmrl.config.load import load_config
     from mmrl.scoring.score_file import read_samples, section_of
 
-    if path.suffix in (".yaml", ".yml"):
-        run = load_config(path)
-        return list(_targets(list(_run_samples(path)), run.rewards))
     samples = list(read_samples(path))
     return list(_targets(samples, section_of(samples, config=config)))
 

@@ -84,6 +84,37 @@ def test_other_platforms_are_told_what_is_missing(platform, missing):
     assert str(error.value) == f"mmrl needs {missing}"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a.jsonl", "--strict"), "--strict needs --hack-report; with a FILE of completions it has no effect"),
+        (("a.jsonl", "--seconds", "10"), "--seconds needs --fuzz; with a FILE of completions it has no effect"),
+        (("a.jsonl", "--seed", "0"), "--seed needs --fuzz; with a FILE of completions it has no effect"),
+        (("--selftest", "all", "--strict"), "--strict needs --hack-report; with --selftest it has no effect"),
+        (("--hack-report", "fixtures", "--seed", "1"), "--seed needs --fuzz; with --hack-report it has no effect"),
+        (("--fuzz", "choice", "--out", "b"), "--out needs a FILE of completions; with --fuzz it has no effect"),
+        *(
+            (
+                ("--hack-report", target, "--config", "b.yaml"),
+                "--config needs rows: a FILE of completions or --hack-report FILE.jsonl; with --hack-report it has no "
+                "effect",
+            )
+            for target in ("fixtures", "run.yaml")
+        ),
+    ],
+)
+def test_options_of_another_job_of_score_are_refused(arguments, message, capsys):
+    assert exit_code("score", *arguments) == 2
+    assert capsys.readouterr().err == f"error: {message}, leave it out\n"
+
+
+def test_options_of_the_asked_job_of_score_are_used(capsys):
+    assert exit_code("score", "--fuzz", "choice", "--seconds", "0", "--seed", "3") == 0
+    assert "choice" in capsys.readouterr().out
+    assert exit_code("score", "no.jsonl", "--config", "no.yaml", "--out", "b.jsonl") == 2
+    assert capsys.readouterr().err == "error: no.jsonl: cannot be read: No such file or directory\n"
+
+
 @pytest.mark.parametrize("command", ["ls", "verify", "prune", "explain"])
 def test_every_cache_command_has_help(command):
     assert exit_code("cache", command, "--help") == 0

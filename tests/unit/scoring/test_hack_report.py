@@ -6,7 +6,7 @@ import pytest
 
 from mmrl.errors import DataError, RewardError
 from mmrl.scoring.cases import cases_of
-from mmrl.scoring.hack_data import MOST_ROWS, dataset_targets, fixture_items, fixture_targets
+from mmrl.scoring.hack_data import MOST_ROWS, fixture_items, fixture_targets, row_targets
 from mmrl.scoring.hack_report import hack_report, hack_result, lines, markdown
 from mmrl.scoring.pool import RewardPool
 
@@ -36,7 +36,7 @@ def plugin(folder, body, head=""):
 
 
 def result_of(folder, pool, answers, reward, **columns):
-    (target,) = dataset_targets(rows(folder, answers, **columns), config=config(folder, reward))
+    (target,) = row_targets(rows(folder, answers, **columns), config=config(folder, reward))
     return hack_result(target, pool)
 
 
@@ -92,13 +92,13 @@ def test_known_hacks_are_listed_with_their_reason_and_are_no_findings(tmp_path, 
 
 def test_format_parts_and_parts_without_weight_are_left_out(tmp_path):
     more = ", {reward: format, is_format: true}, {reward: exact_text, weight: 0.0}"
-    targets = dataset_targets(rows(tmp_path, ["A", "B"]), config=config(tmp_path, "choice", more))
+    targets = row_targets(rows(tmp_path, ["A", "B"]), config=config(tmp_path, "choice", more))
     assert [target.part for target in targets] == ["choice"]
 
 
 def test_many_rows_are_drawn_by_a_fixed_seed(tmp_path):
     path = rows(tmp_path, [str(n) for n in range(1000)])
-    first, second = (dataset_targets(path, config=config(tmp_path, "numeric"))[0].items for _ in range(2))
+    first, second = (row_targets(path, config=config(tmp_path, "numeric"))[0].items for _ in range(2))
     assert first == second and len(first) == MOST_ROWS
 
 
@@ -107,11 +107,11 @@ def test_rows_that_cannot_be_scored_are_an_error_with_the_reason(tmp_path, pool)
         result_of(tmp_path, pool, ["Paris", "Rome"], "choice")
     with pytest.raises(DataError, match="no column 'answer'"):
         (tmp_path / "bad.jsonl").write_text('{"task": "choice"}\n')
-        dataset_targets(tmp_path / "bad.jsonl")
+        row_targets(tmp_path / "bad.jsonl")
 
 
 def test_the_exit_code_is_1_only_under_strict(tmp_path, capsys):
-    targets = dataset_targets(rows(tmp_path, ["yes"] * 9 + ["no"]), config=config(tmp_path, "exact_text"))
+    targets = row_targets(rows(tmp_path, ["yes"] * 9 + ["no"]), config=config(tmp_path, "exact_text"))
     assert hack_report(targets) == 0 and hack_report(targets, strict=True) == 1
     assert "finding: t/exact_text: constant" in capsys.readouterr().out
     assert hack_report(fixture_targets("choice"), strict=True) == 0
