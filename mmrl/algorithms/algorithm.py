@@ -19,7 +19,7 @@ from mmrl.algorithms.losses import LossInput, TokenStats
 from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES, Entry
 from mmrl.algorithms.regularisers import ref_kl
 from mmrl.algorithms.rollout_batch import RolloutBatch
-from mmrl.algorithms.shaping import overlong_penalty, weighted_sum
+from mmrl.algorithms.shaping import Shaped, overlong_penalty, weighted_sum
 from mmrl.config.schema import AlgorithmSection
 from mmrl.errors import CheckpointError, ConfigError, MmrlError, RewardError
 from mmrl.plugins import resolve_function
@@ -107,30 +107,35 @@ class Algorithm:
             batch = hook(batch, generate)
         return batch
 
-    def shape_rewards(self, batch: RolloutBatch) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Rewards (N,), float64, NaN = unscored, and token rewards where a hook makes some.
+    def shape_rewards(self, batch: RolloutBatch) -> Shaped:
+        """The parts as the router combined them, soft overlong penalty, then the hooks.
 
-        The parts as the router combined them, soft overlong penalty, then the hooks. Raises RewardError for an infinite
-        reward.
+        Raises RewardError for an infinite reward.
         """
         _require(batch, self.needs_early)
         rewards_N = batch.combined_N
         if rewards_N is None:
             rewards_N = weighted_sum(batch.rewards_NK, batch.weights_NK)
         settings, token_rewards_NC = self.settings, batch.token_rewards_NC
+        changes: dict[str, torch.Tensor] = {}
         if settings.overlong_buffer:
-            rewards_N = rewards_N + overlong_penalty(
+            changes["overlong_buffer"] = overlong_penalty(
                 batch.length_N,
                 max_length=self.max_new_tokens,
                 buffer=settings.overlong_buffer,
                 factor=settings.overlong_factor,
             )
-        for hook in chain(self.plugins, "shape_rewards"):
-            rewards_N, more_NC = hook(batch, rewards_N)
+            rewards_N = rewards_N + changes["overlong_buffer"]
+        for plugin in self.plugins:
+            if "shape_rewards" not in plugin.hooks:
+                continue
+            before_N = rewards_N.clone()  # a hook may write into what it is given
+            rewards_N, more_NC = plugin.hooks["shape_rewards"](batch, rewards_N)
+            changes[plugin.name] = rewards_N.double() - before_N.double()
             token_rewards_NC = token_rewards_NC if more_NC is None else more_NC
         for row in rewards_N.isinf().nonzero().flatten().tolist():
             raise RewardError(f"id={batch.prompt_id[row]}: the reward is infinite; a reward is a finite number")
-        return rewards_N, token_rewards_NC
+        return Shaped(rewards_N, token_rewards_NC, changes)
 
     def keep(self, batch: RolloutBatch, rewards_N: torch.Tensor) -> torch.Tensor:
         """Rows to train on, (N,) bool. Dynamic sampling drops the groups whose rewards are all equal (DAPO 2025)."""

@@ -5,7 +5,23 @@ Shape letters: N completions, K reward parts.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import torch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shaped:
+    """What is trained on in place of the rewards of the router.
+
+    rewards_N: float64, NaN = unscored. token_rewards_NC: where a hook makes some. changes: what each step of shaping
+    added to every row, in their order: `overlong_buffer`, then the plug-ins by name; NaN where the row was unscored
+    before or after it. Their sum is rewards_N minus the reward before shaping. Empty: nothing shapes.
+    """
+
+    rewards_N: torch.Tensor
+    token_rewards_NC: torch.Tensor | None = None
+    changes: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
 def weighted_sum(rewards_NK: torch.Tensor, weights_NK: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,7 @@ import torch
 from mmrl.algorithms.advantages import group_stats
 from mmrl.algorithms.algorithm import Algorithm
 from mmrl.algorithms.rollout_batch import Rewards, RolloutBatch, batch_from_groups, concatenate
+from mmrl.algorithms.shaping import Shaped
 from mmrl.config.schema import StageSection
 from mmrl.data.rendered import RenderedPrompt
 from mmrl.errors import RewardError
@@ -114,12 +115,13 @@ class Collector:
         with self.source.sampling(drawn):
             rolled, batch = distributed.together(lambda: self._sampled(drawn))
         batch = self.add_logprobs(batch, prompts, self.algorithm.needs_early)
-        rewards_N, token_rewards_NC = distributed.together(lambda: self.algorithm.shape_rewards(batch))
-        batch = replace(batch, token_rewards_NC=token_rewards_NC)
-        keep_N = self.algorithm.keep(batch, rewards_N)
-        log_rollouts(rolled, batch, rewards_N, values=values)
+        shaped = distributed.together(lambda: self.algorithm.shape_rewards(batch))
+        batch = replace(batch, token_rewards_NC=shaped.token_rewards_NC)
+        keep_N = self.algorithm.keep(batch, shaped.rewards_N)
+        log_rollouts(rolled, batch, shaped.rewards_N, values=values)
+        log_shaping(batch, shaped, {prompt_id(item): item.sample.task for item in drawn.prepared}, values=values)
         self._write_samples(rolled)
-        return batch.select(keep_N), rewards_N[keep_N]
+        return batch.select(keep_N), shaped.rewards_N[keep_N]
 
     def _sampled(self, drawn: Round) -> tuple[ScoredRollouts, RolloutBatch]:
         """Scored completions of this rank's prompts, and the batch of them with what second rounds added."""
@@ -220,3 +222,20 @@ def log_rollouts(
     values["reward/unscored"] += rewards_N.isnan().float().tolist()
     for event, count in rolled.scores.events.items():
         values[f"reward/event/{event}"] += [float(count)]
+
+
+def log_shaping(
+    batch: RolloutBatch, shaped: Shaped, tasks: Mapping[str, str], *, values: dict[str, list[float]]
+) -> None:
+    """Add what is trained on, and what each step of shaping changed, per task; nothing where nothing shapes.
+
+    tasks: by `batch.prompt_id`.
+    """
+    if not shaped.changes:
+        return
+    for row, name in enumerate(batch.prompt_id):
+        reward = shaped.rewards_N[row].item()
+        values["reward_shaped/mean"].append(reward)
+        values[f"reward_shaped/task/{tasks[name]}"].append(reward)
+        for step, change_N in shaped.changes.items():
+            values[f"reward_shaped/change/{tasks[name]}/{step}"].append(change_N[row].item())

@@ -106,7 +106,12 @@ def time_line(elapsed_s: float, *, done: int, left: int) -> str:
 
 def status_line(metrics: Mapping[str, float]) -> str:
     """The numbers worth watching, short."""
-    shown = {"reward": "reward/mean", "loss": "loss/total", "s/step": "perf/seconds_step"}
+    shown = {
+        "reward": "reward/mean",
+        "shaped": "reward_shaped/mean",
+        "loss": "loss/total",
+        "s/step": "perf/seconds_step",
+    }
     return "  ".join(f"{label} {metrics[key]:.3f}" for label, key in shown.items() if key in metrics)
 
 

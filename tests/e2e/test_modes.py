@@ -91,6 +91,19 @@ def test_dynamic_sampling_without_any_signal_ends_with_a_reason(tmp_path):
         train(config)
 
 
+def test_shaped_rewards_are_logged_beside_those_of_the_router(tmp_path):
+    shaping = ("algorithm.overlong_buffer=2", "algorithm.plugins=[length_penalty]")
+    folder = run(tmp_path, *shaping, "algorithm.plugin_options={length_penalty: {coef: 0.5, target: 8}}")
+    for row in steps(folder):
+        changes = {key: value for key, value in row.items() if key.startswith("reward_shaped/change/")}
+        assert changes.keys() == {f"reward_shaped/change/t/{name}" for name in ("overlong_buffer", "length_penalty")}
+        # 4 tokens at most: those that are cut cost the whole factor, and 4 of 8 wanted tokens 0.25.
+        assert changes["reward_shaped/change/t/overlong_buffer"] <= -row["completion/truncated"]
+        assert changes["reward_shaped/change/t/length_penalty"] <= -0.25
+        assert row["reward_shaped/mean"] == row["reward_shaped/task/t"]
+        assert row["reward_shaped/mean"] == pytest.approx(row["reward/mean"] + sum(changes.values()))
+
+
 def test_a_frozen_tower_keeps_its_weights_bit_for_bit(tmp_path):
     base, trained = base_weights(), weights(run(tmp_path, "model.freeze=[vision_tower]"))
     tower = {name for name in base if "visual." in name and "merger" not in name}

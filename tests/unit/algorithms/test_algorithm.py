@@ -25,7 +25,7 @@ def plugin(tmp_path, text, name="p.py"):
 def learn(algorithm, batch, policy_NC=None):
     """Loss, gradient and statistics of one on-policy step over the whole batch."""
     policy_NC = (batch.rollout_NC.clone() if policy_NC is None else policy_NC).requires_grad_()
-    rewards_N, _ = algorithm.shape_rewards(batch)
+    rewards_N = algorithm.shape_rewards(batch).rewards_N
     advantage_NC = algorithm.advantage(rewards_N, batch)
     weight_NC = algorithm.token_weight(advantage_NC, batch)
     denom = algorithm.denominator(batch)
@@ -110,10 +110,14 @@ def test_switch_token_mean_or_sequence_mean():
 
 
 def test_switch_soft_overlong_shapes_the_reward():
-    rewards, token_rewards = build(overlong_buffer=8, overlong_factor=0.5).shape_rewards(BATCH)
-    assert rewards.tolist() == [1.0, -0.125, 0.0, 1.0 - 0.0625]
-    assert token_rewards is None
-    assert build().shape_rewards(BATCH)[0].tolist() == [1.0, 0.0, 0.0, 1.0]
+    shaped = build(overlong_buffer=8, overlong_factor=0.5).shape_rewards(BATCH)
+    assert shaped.rewards_N.tolist() == [1.0, -0.125, 0.0, 1.0 - 0.0625]
+    assert {name: change_N.tolist() for name, change_N in shaped.changes.items()} == {
+        "overlong_buffer": [0.0, -0.125, 0.0, -0.0625]
+    }
+    assert shaped.token_rewards_NC is None
+    plain = build().shape_rewards(BATCH)
+    assert plain.rewards_N.tolist() == [1.0, 0.0, 0.0, 1.0] and plain.changes == {}
 
 
 def test_switch_mask_truncated_keeps_the_statistics_and_shrinks_the_count():
@@ -180,9 +184,22 @@ def test_hooks_of_several_plugins_compose_in_order(tmp_path):
         name="q.py",
     )
     algorithm = build("./p.py", "./q.py", **where)
-    assert algorithm.shape_rewards(BATCH)[0].tolist() == [20.0, 10.0, 10.0, 20.0]
+    assert algorithm.shape_rewards(BATCH).rewards_N.tolist() == [20.0, 10.0, 10.0, 20.0]
+    assert {name: change_N.tolist() for name, change_N in algorithm.shape_rewards(BATCH).changes.items()} == {
+        "p": [1.0, 1.0, 1.0, 1.0],
+        "q": [18.0, 9.0, 9.0, 18.0],
+    }
     assert algorithm.token_weight(torch.zeros(1, 1), BATCH).item() == 0.5
     assert algorithm.keep(BATCH, torch.tensor([0.0, 1.0, 2.0, 1.5])).tolist() == [False, True, False, True]
+
+
+def test_changes_of_shaping_are_told_of_a_hook_that_writes_into_the_rewards(tmp_path):
+    where = plugin(tmp_path, "def shape_rewards(batch, rewards_N):\n    rewards_N -= 2\n    return rewards_N, None\n")
+    batch = replace(BATCH, combined_N=torch.tensor([1.0, math.nan, 0.0, 1.0]))
+    shaped = build("./p.py", overlong_buffer=8, overlong_factor=0.5, **where).shape_rewards(batch)
+    assert shaped.changes["p"].nan_to_num(nan=9.0).tolist() == [-2.0, 9.0, -2.0, -2.0]
+    total_N = torch.stack(list(shaped.changes.values())).sum(0)
+    torch.testing.assert_close(shaped.rewards_N, torch.tensor([1.0, math.nan, 0.0, 1.0]) + total_N, equal_nan=True)
 
 
 def test_advantage_and_loss_may_be_a_file_of_ones_own(tmp_path):
@@ -220,10 +237,10 @@ def test_state_survives_a_checkpoint_through_json(tmp_path):
     metrics = {}
     first.on_step_end(BATCH, torch.ones(4), metrics)
     assert metrics == {"visits": 4}
-    assert second.shape_rewards(BATCH)[0].tolist() == [1.0, 0.0, 0.0, 1.0]
+    assert second.shape_rewards(BATCH).rewards_N.tolist() == [1.0, 0.0, 0.0, 1.0]
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    assert torch.equal(first.shape_rewards(BATCH)[0], second.shape_rewards(BATCH)[0])
-    assert second.shape_rewards(BATCH)[0].tolist() == [-3.0, -4.0, -4.0, -3.0]
+    assert torch.equal(first.shape_rewards(BATCH).rewards_N, second.shape_rewards(BATCH).rewards_N)
+    assert second.shape_rewards(BATCH).rewards_N.tolist() == [-3.0, -4.0, -4.0, -3.0]
     with pytest.raises(CheckpointError, match=r"plug-ins \['p'\], but 'algorithm.plugins' is \[\]"):
         build().load_state_dict(first.state_dict())
 

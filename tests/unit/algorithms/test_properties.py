@@ -63,7 +63,7 @@ def some_policy(batch):
 def step(algorithm, batch, policy_NC, *, slices=None):
     """Loss, gradient and statistics, as the trainer takes them: one denominator, any split into micro-batches."""
     policy_NC = policy_NC.clone().requires_grad_()
-    rewards_N, _ = algorithm.shape_rewards(batch)
+    rewards_N = algorithm.shape_rewards(batch).rewards_N
     advantage_NC = algorithm.advantage(rewards_N, batch)
     weight_NC, denom = algorithm.token_weight(advantage_NC, batch), algorithm.denominator(batch)
     total, sums = torch.zeros(()), {}
@@ -140,7 +140,7 @@ def test_only_the_policy_gets_a_gradient(plugin, advantage, policy_loss):
     algorithm, batch = algorithm_of(plugin, advantage, policy_loss), some_batch()
     frozen = {name: getattr(batch, name).clone().requires_grad_() for name in ("old_NC", "ref_NC", "rollout_NC")}
     batch = replace(batch, **frozen)
-    advantage_NC = algorithm.advantage(algorithm.shape_rewards(batch)[0], batch)
+    advantage_NC = algorithm.advantage(algorithm.shape_rewards(batch).rewards_N, batch)
     weight_NC = torch.ones_like(advantage_NC, requires_grad=True)
     policy_NC = some_policy(some_batch()).requires_grad_()
     loss, _ = algorithm.loss(policy_NC, batch, advantage_NC, weight_NC, denom=algorithm.denominator(batch))

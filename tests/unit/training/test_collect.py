@@ -1,4 +1,4 @@
-"""What a round logs of its rewards: value, shares, failures and seconds of every part."""
+"""What a round logs of its rewards: value, shares, failures and seconds of every part, and what shaping changed."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -11,9 +11,11 @@ from makers import slow_rewards
 from makers.batches import make_batch
 from makers.scoring import answered
 
+from mmrl.algorithms.shaping import Shaped
 from mmrl.config.schema import RewardsSection
 from mmrl.scoring.router import Router
-from mmrl.training.collect import log_rollouts
+from mmrl.training.collect import log_rollouts, log_shaping
+from mmrl.training.metrics import means_over_ranks
 from mmrl.training.rollouts import ScoredRollouts
 
 FILE = slow_rewards.__file__
@@ -45,3 +47,32 @@ def test_seconds_shares_and_failures_are_logged_per_task_and_part():
     assert values["reward/at_1/caption/length"] == [1.0] and values["reward/at_0/quiz/length"] == [1.0]
     assert values["reward/event/length/raised"] == [1.0]
     assert values["completion/length"] == [2.0, 3.0, 1.0]
+
+
+def test_what_is_trained_on_is_logged_per_task_with_the_change_of_each_step():
+    nan = float("nan")
+    batch = make_batch([1] * 4, gid=[0, 0, 1, 1])
+    shaped = Shaped(
+        torch.tensor([0.5, -1.0, 0.75, nan]),
+        changes={
+            "overlong_buffer": torch.tensor([-0.5, 0.0, 0.0, nan]),
+            "trip_wires": torch.tensor([0.0, -2.0, 0.0, nan]),
+        },
+    )
+    values: dict[str, list[float]] = defaultdict(list)
+    log_shaping(batch, shaped, {"s0": "quiz", "s1": "box"}, values=values)
+    assert means_over_ranks(values) == {
+        "reward_shaped/mean": 0.25 / 3,
+        "reward_shaped/task/quiz": -0.25,
+        "reward_shaped/task/box": 0.75,
+        "reward_shaped/change/quiz/overlong_buffer": -0.25,
+        "reward_shaped/change/quiz/trip_wires": -1.0,
+        "reward_shaped/change/box/overlong_buffer": 0.0,
+        "reward_shaped/change/box/trip_wires": 0.0,
+    }
+
+
+def test_a_run_that_shapes_nothing_logs_nothing_of_it():
+    values: dict[str, list[float]] = defaultdict(list)
+    log_shaping(make_batch([1]), Shaped(torch.ones(1)), {"s0": "quiz"}, values=values)
+    assert values == {}

@@ -64,3 +64,6 @@ def test_unscored_completions_of_a_validation_are_said(monkeypatch, capsys):
 
 def test_status_line_shows_only_what_was_measured():
     assert status_line({"reward/mean": 0.51234, "perf/seconds_step": 1.5, "lr": 1e-3}) == "reward 0.512  s/step 1.500"
+    assert status_line({"reward/mean": 0.5, "reward_shaped/mean": 0.25, "loss/total": 1.0}) == (
+        "reward 0.500  shaped 0.250  loss 1.000"
+    )
