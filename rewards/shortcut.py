@@ -14,6 +14,7 @@ import string
 from typing import Literal
 
 from mmrl.data.sample import Sample, TextPart
+from mmrl.scoring.option_labels import labelled_options
 from mmrl.scoring.parse import boxed_contents, extract_prediction
 
 BOUNDS = (0.0, 1.0)
@@ -30,11 +31,11 @@ def score(
     words: int = 12,
     options_column: str = "options",
 ) -> float:
-    """`words`: of a repeated run. `options_column`: where the row holds its options, for their number."""
+    """`words`: of a repeated run. `options_column`: where the row holds its options, for their letters."""
     if kind == "repeated":
         return float(completion.count("<answer>") > 1 or len(boxed_contents(completion)) > 1)
     if kind == "options":
-        letters = string.ascii_uppercase[: len(sample.columns.get(options_column) or ()) or None]
+        letters = tuple(labelled_options(sample, column=options_column)) or string.ascii_uppercase
         named = set(_LETTER.findall(extract_prediction(completion) or "")) & set(letters)
         return float(len(named) > 1)
     return float(not _runs(_question(sample), words).isdisjoint(_runs(completion, words)))

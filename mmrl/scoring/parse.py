@@ -130,7 +130,7 @@ def _no_tags(text: str) -> bool:
 # --- choice letters ----------------------------------------------------------------------------------------------
 
 _LATEX_TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}")
-_WHOLE = re.compile(r"(?:option\s+)?[(\[{]?([A-Za-z])[)\]}]?[.:,]?", re.IGNORECASE)
+_WHOLE = re.compile(r"(?:option\s+)?[(\[{]?(\w{1,9})[)\]}]?[.:,]?", re.IGNORECASE)
 _MARKED = r"(?:[(\[](?P<inside>[A-Za-z])[)\]]|(?P<marked>[A-Za-z])[).:](?!\w)|(?P<bare>[A-Za-z])(?![\w'\\]))"
 _ANNOUNCED = re.compile(
     rf"\b(?:answer(?:\s+is)?|(?:option|choice)\s+is)\s*[:=]?\s*(?:(?:option|choice)\s+)?{_MARKED}", re.IGNORECASE
@@ -145,21 +145,26 @@ _CLAUSE = 200  # characters before a letter in which a negation of it is looked 
 _NEGATED = re.compile(r"\bnot\b|n't\b|\bneither\b|\bnor\b", re.IGNORECASE)
 
 
-def parse_choice(text: str, *, letters: str = string.ascii_uppercase, options: Sequence[str] = ()) -> str | None:
-    r"""The one letter of `letters` that the text chooses, upper case; None when it chooses none or several.
+def parse_choice(
+    text: str, *, letters: Sequence[str] = string.ascii_uppercase, options: Sequence[str] = ()
+) -> str | None:
+    r"""The one of `letters` that the text chooses, upper case; None when it chooses none or several.
 
     In this order: the text is a letter (`B`, `(b)`, `**B**`, `B.`); the last announcement (`the answer is (B).`,
-    `B is correct`); a leading `B. some text`; one bracketed letter; the text of one of `options` (options[0] is A).
+    `B is correct`); a leading `B. some text`; one bracketed letter; the text of one of `options` (options[i] is
+    letters[i]). A label of several characters (`AB`, `12`) counts where it is the whole text.
 
     >>> [parse_choice(t) for t in ("Based on", "A or B or C", r"\Delta E", "It is not A", "The answer is a red car")]
     [None, None, None, None, None]
     """
     clean = re.sub(r"[*_`$\"]", "", _LATEX_TEXT.sub(r"\1", text)).strip()
-    whole = _WHOLE.fullmatch(clean)
-    letter = whole[1].upper() if whole else _announced_letter(clean) or _listed_letter(clean)
+    whole, labels = _WHOLE.fullmatch(clean), tuple(letters)
+    if whole and whole[1].upper() in labels:
+        return whole[1].upper()
+    letter = _announced_letter(clean) or _listed_letter(clean)
     if letter is None and options:
-        letter = _option_letter(clean, options)
-    return letter if letter is not None and letter in letters else None
+        letter = _option_letter(clean, labels, options)
+    return letter if letter in labels else None
 
 
 def _announced_letter(text: str) -> str | None:
@@ -195,10 +200,10 @@ def _negated_before(text: str, start: int) -> bool:
     return _NEGATED.search(clause) is not None
 
 
-def _option_letter(text: str, options: Sequence[str]) -> str | None:
+def _option_letter(text: str, labels: Sequence[str], options: Sequence[str]) -> str | None:
     wanted = _plain_words(text)
-    hits = [index for index, option in enumerate(options) if _plain_words(option) == wanted]
-    return string.ascii_uppercase[hits[0]] if len(hits) == 1 and hits[0] < 26 else None
+    hits = [label for label, option in zip(labels, options, strict=False) if _plain_words(option) == wanted]
+    return hits[0] if len(hits) == 1 else None
 
 
 def _plain_words(text: str) -> str:
