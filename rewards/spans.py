@@ -4,13 +4,15 @@ Formula: `union`: length of what both cover / length of what either covers, each
 `matched`: sum of the IoU of the Hungarian pairs / the greater count of spans.
 Bounds: 0 to 1.
 Answer: JSON, `[[5.2, 10.4], [12, 15]]`, `[(5.2, 10.4)]`, `{"spans": [...]}`, or one span a line, `5.2 to 10.4`; `[]`
-for never. Empty and reversed spans cover nothing.
+for never. Empty and reversed spans cover nothing. `read: glue` takes the one `<glue>..</glue>` behind the thought,
+so that `<answer>` can hold something else: the dataset's answer is then `{"answer": "B", "spans": [[5.2, 10.4]]}`.
 Space: the model's (seconds, or 0..N of the clip); the framework has converted the dataset's spans.
 Source: VideoChat-R1's grounded question answering (`union`, its `<glue>`); `matched` asks for the right number too.
 Example: answer [1, 5], [2, 4]: `[[0, 3], [2, 4], [22, 25]]` 0.375; answer [0, 2], [4, 6]: `[[0, 6]]` 0.666667 (matched
 0.166667).
 """
 
+import re
 from typing import Literal
 
 from mmrl.data.sample import Sample
@@ -30,10 +32,11 @@ def score(
     *,
     answer: AnswerFormat = "auto",
     measure: Literal["union", "matched"] = "union",
+    read: Literal["answer", "glue"] = "answer",
 ) -> float:
-    """`measure`: whether seconds count, or spans."""
+    """`measure`: whether seconds count, or spans. `read`: where the spans stand."""
     gold = gold_spans(sample)
-    found = parse_spans(extract_prediction(completion, answer=answer) or "")
+    found = parse_spans(_glue(completion) if read == "glue" else extract_prediction(completion, answer=answer) or "")
     if found is None:
         return 0.0
     if measure == "union" or not found or not gold:
@@ -42,3 +45,8 @@ def score(
     scores_NM = spans_matrix(found, gold)
     total = sum(float(scores_NM[pair]) for pair in hungarian_pairs(scores_NM))
     return total / max(len(found), len(gold))
+
+
+def _glue(completion: str) -> str:
+    found = re.findall(r"<glue>(.*?)</glue>", completion.rpartition("</think>")[2], re.DOTALL)
+    return found[0] if len(found) == 1 else ""

@@ -22,9 +22,10 @@ def bad_answer(sample: Sample, *, wanted: str) -> RewardError:
 def gold_text(sample: Sample) -> str:
     """The answer as text; numbers in their shortest form. Raises RewardError for anything else, or when empty.
 
-    Of `{"answer": "B", "frames": [..]}`, an answer with the key frames that are evidence for it, the text is `B`.
+    Of `{"answer": "B", "frames": [..]}`, an answer with the key frames (or `spans`) that are evidence for it, the text
+    is `B`.
     """
-    answer = _without_frames(sample.answer)
+    answer = _without_evidence(sample.answer)
     if is_number(answer):
         return repr(answer)
     text = extract_prediction(answer) if isinstance(answer, str) else None
@@ -33,13 +34,14 @@ def gold_text(sample: Sample) -> str:
     return text
 
 
-def _without_frames(answer: Any) -> Any:
-    return answer["answer"] if isinstance(answer, dict) and answer.keys() == {"answer", "frames"} else answer
+def _without_evidence(answer: Any) -> Any:
+    is_pair = isinstance(answer, dict) and answer.keys() in ({"answer", "frames"}, {"answer", "spans"})
+    return answer["answer"] if is_pair else answer
 
 
 def gold_texts(sample: Sample) -> tuple[str, ...]:
     """The accepted answers: one text or number, or a list of them."""
-    answer = _without_frames(sample.answer)
+    answer = _without_evidence(sample.answer)
     if not isinstance(answer, list | tuple):
         return (gold_text(sample),)
     texts = [str(a).strip() for a in answer if is_number(a) or (isinstance(a, str) and a.strip())]

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 from mmrl.data.sample import GeometryKind
 
 AnswerFormat = Literal["auto", "tag", "boxed", "plain"]
-FormatStyle = Literal["think_answer", "think_boxed", "answer", "boxed"]
+FormatStyle = Literal["think_answer", "think_answer_glue", "think_boxed", "answer", "boxed"]
 
 _UNSIGNED = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _BRACE = re.compile(r"\\boxed\{|\\.|[{}]", re.DOTALL)  # an escaped brace is text
@@ -97,20 +97,19 @@ def boxed_contents(text: str) -> list[str]:
 def has_format(completion: str, *, style: FormatStyle = "think_answer", prefilled_think: bool = False) -> bool:
     r"""Whether the whole completion has the asked form, each part exactly once and not empty.
 
-    think_answer: `<think>..</think> <answer>..</answer>`. answer: the answer pair alone. think_boxed: the thought,
-    then text with one `\boxed{}`. boxed: text with one `\boxed{}`. Thoughts and answers may span lines.
+    think_answer: `<think>..</think> <answer>..</answer>`. think_answer_glue: and `<glue>..</glue>`. answer: the answer
+    pair alone. think_boxed: the thought, then text with one `\boxed{}`. boxed: text with one `\boxed{}`. All may
+    span lines.
     prefilled_think: the prompt ends with `<think>`, so the completion starts inside the thought.
     """
     if style not in get_args(FormatStyle):
         raise ValueError(f"format style {style!r} is none of {', '.join(get_args(FormatStyle))}")
-    text = "<think>" + completion if prefilled_think else completion
-    rest: str | None = text
-    if style.startswith("think"):
-        rest = _strip_pair(text, "think")
-    if rest is None:
-        return False
-    if style.endswith("answer"):
-        return _strip_pair(rest, "answer") == ""
+    *tags, last = style.split("_")
+    rest: str | None = "<think>" + completion if prefilled_think else completion
+    for tag in tags if last == "boxed" else (*tags, last):
+        rest = None if rest is None else _strip_pair(rest, tag)
+    if rest is None or last != "boxed":
+        return rest == ""
     boxes = boxed_contents(rest)
     return _no_tags(rest) and rest.count(r"\boxed{") == len(boxes) == 1 and bool(boxes[0].strip())
 

@@ -11,6 +11,7 @@ A place is a box, a point or a span of time. An answer holds one place, or sever
     {"time": [2, 9], "boxes": {"2": [..], "3.5": [..]}}     a tube: boxes by the second, and their span
     [{"time": 2, "objects": {"red cup": [[..]]}}]           a tube: named boxes in key frames
     {"answer": "B", "frames": [..]}                         key frames beside an answer that is no place
+    {"answer": "B", "spans": [[2, 5.5]]}                    spans beside an answer that is no place
     {"times": [2, 5.5, 9]}                                  moments, any number of them
 
 A mask keeps its own grid; it is given `extent`, the width and height of the whole picture in the new space, so that

@@ -1,9 +1,11 @@
 """The reward presets of configs/base/rewards: every task resolves, and totals are those of their sources."""
 
 import pytest
+import torch
 import yaml
 from makers.scoring import answered
 
+from mmrl.algorithms.shaping import overlong_penalty
 from mmrl.config.schema import RewardsSection
 from mmrl.errors import ConfigError
 from mmrl.plugins import shipped_dir
@@ -79,7 +81,8 @@ def boxed(text: str, boxes: int = 1) -> str:
         ("multiple_choice", "B", r"<answer>\boxed{B}</answer>", 0.0),
         ("number_list", "1,2,3,4,5,6,7,8,9", boxed("2,1,3,4,5,6,7,8,9"), 0.324444),
         ("web_action", {"ACTION": "CLICK", "MARK": 3, "VALUE": None}, boxed('{"ACTION": "CLICK", "MARK": 4}'), 0.6),
-        ("numeric", 100, boxed("100.9"), 1.0),
+        ("numeric", 100, boxed("100.0000001"), 1.0),
+        ("numeric", 100, boxed("100.9"), 0.2),
         ("multiple_choice", "B", boxed("C"), 0.2),
         ("grounding", [[0, 0, 10, 10]], tag("[[0, 0, 10, 10]]"), 1.0),
         ("clicking", [0, 0, 10, 10], tag('[{"point_2d": [5, 5]}]'), 1.0),
@@ -95,6 +98,82 @@ def test_visioncoach_scores_the_answer_and_the_evidence_of_one_row():
     thought = "<obj>cup</obj><box>[0, 0, 10, 10]</box>at<t>3</t>s"
     completion = f"<think>{thought}</think><answer>B</answer>"
     assert total("grounding", "visioncoach_spatio_temporal", answer, completion) == 1 + 0.5 + 1
+
+
+def test_vero_takes_the_tolerance_of_the_row():
+    assert total("vero", "numeric", 100, boxed("100.9"), tolerance=0.01) == 1.0
+
+
+def test_vero_charges_the_last_2048_of_16384_tokens():
+    preset = yaml.safe_load((shipped_dir("configs") / "base" / "rewards" / "vero.yaml").read_text())
+    limits = {"max_length": preset["rollout"]["max_new_tokens"], "buffer": preset["algorithm"]["overlong_buffer"]}
+    penalty = overlong_penalty(torch.tensor([15360]), factor=1.0, **limits).item()
+    assert total("vero", "string_match", "red", boxed("red")) + penalty == 0.5
+
+
+def test_vero_judged_is_0_8_of_a_verdict_of_7_and_0_2_of_the_form():
+    tasks = yaml.safe_load((shipped_dir("configs") / "base" / "rewards" / "vero_judged.yaml").read_text())["rewards"]
+    judged, form = tasks["tasks"]["llm_judge"]
+    assert judged["weight"] * (7 - 1) / 9 + form["weight"] == pytest.approx(0.733333, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("gold", "span", "expected"),
+    [([10, 18], "12 to 20", 1.6), ([10, 18], "10 to 18", 2.0), ([10, 18], "5 to 30", 1.32), ([10, 15], "0 to 5", 1.0)],
+)
+def test_time_r1(gold, span, expected):
+    assert total("grounding", "time_r1_grounding", gold, tag(span)) == pytest.approx(expected)
+
+
+def test_videochat_r1_scores_letter_spans_and_form():
+    answer = {"answer": "B", "spans": [[0, 3], [2, 4], [22, 25]]}
+    glued = tag("B") + "<glue>[(1, 5), (2, 2), (2, 4)]</glue>"
+    assert total("grounding", "videochat_r1_grounded_qa", answer, glued) == 1 + 0.375 + 1
+    assert total("grounding", "videochat_r1_grounded_qa", answer, glued.replace(">B<", ">C<")) == 1.375
+    assert total("grounding", "videochat_r1_grounded_qa", answer, tag("B")) == 1
+
+
+PAGE_TESTS = [
+    *({"type": "present", "text": word} for word in ("seven", "words", "and", "then", "final", "dot", "missing", "no")),
+    {"type": "order", "before": "seven", "after": "dot"},
+    {"type": "order", "before": "dot", "after": "seven"},
+]
+HEAD = {"primary_language": "en", "is_rotation_valid": True, "rotation_correction": 0, "is_table": 1, "is_diagram": 1}
+
+
+@pytest.mark.parametrize(
+    ("task", "head", "expected"),
+    [
+        ("page", "---\nprimary_language: en\nis_rotation_valid: true\nrotation_correction: 0\n---\n", 0.7 + 0.8),
+        ("page", "---\nprimary_language: [en\n", 0.7),
+        ("page_by_type", "", 0.625),
+    ],
+)
+def test_olmocr(task, head, expected):  # the term for a page that ends: tests/unit/algorithms/test_shaping_plugins.py
+    page = head + "seven words and then a final dot."
+    assert total("olmocr", task, PAGE_TESTS, page, front_matter=HEAD) == pytest.approx(expected)
+
+
+NINE = [5, 1, 3, 7, 9, 2, 4, 8, 6]
+
+
+@pytest.mark.parametrize(
+    ("order", "completion", "expected"),
+    [
+        (NINE, tag("5,1,3,7,9,2,4,8,6"), 1.2),
+        (NINE, tag("1,5,3,7,9,2,4,8,6"), 0.355556),
+        (NINE, tag("5,5,5,5,5,5,5,5,5"), 0.2),
+        (NINE, tag("1,2,4,3,5,6,7,9,8"), 0.2),
+        (NINE, "5,1,3,7,9,2,4,8,6", 0.0),
+        ([2, 4, 1, 3], tag("2,4,3,1"), 0.3),
+    ],
+)
+def test_visual_jigsaw(order, completion, expected):
+    recipe = shipped_dir("configs") / "tasks" / "image" / "visual_jigsaw.yaml"
+    parts = yaml.safe_load(recipe.read_text())["rewards"]
+    found = Router(RewardsSection.model_validate({**parts, "workers": 0, "on_error": "error"}))
+    rewards = found.score([(answered(order, task="image-jigsaw"), [completion])]).rewards
+    assert rewards[0][0] == pytest.approx(expected, abs=1e-6)
 
 
 def test_rewardmap():

@@ -196,6 +196,13 @@ def test_points_spans_and_tubes_are_read():
     assert read_detections([{"bbox_2d": (1, 2, 3, 4), "name": "dog"}]) is not None
 
 
+def test_spans_beside_an_answer_move_and_the_answer_stays():
+    answer = {"answer": "B", "spans": [[3, 6], [9, 12]]}
+    seen = moved(answer, kind="time", source="seconds")
+    assert seen == {"answer": "B", "spans": [[25, 50], [75, 100]]}
+    assert gold_text(row(seen)) == "B"
+
+
 def test_key_frames_beside_an_answer_move_and_the_answer_stays():
     answer = {"answer": "B", "frames": [{"time": 6, "objects": {"car": [[128, 72, 640, 360]]}}]}
     seen = moved(answer, kind="tube", source="original_px at seconds")
