@@ -1,14 +1,16 @@
 """The steps of a thought, or its sentences, each judged by a model.
 
 Formula: `mean`: the share of steps judged right. `prefix`: the share of steps before the first wrong one. Both are 0
-where the completion has no answer.
+where the completion has no answer. Of several `votes` a step has the share that calls it right, and is wrong below one
+half.
 Bounds: 0 to 1.
 Answer: the thought is judged, `<think>..</think>` or all that stands before `<answer>` or the box. Steps are
 paragraphs, or (unit `sentence`) sentences; more than `most` are judged in as many equal parts.
 Space: none.
-Source: `mean` with the format gate is SPARK's process reward; by sentence it is TRM's; `prefix` over sentences, with
-`source_column`, is the prefix faithfulness of MiniTruePrefixes: supported by that text.
-Example: verdicts 1, 1, 0: mean 0.666667; verdicts 1, 0, 1, 1: prefix 0.25.
+Source: `mean` with the format gate is SPARK's process reward, `votes` its self-consistency; by sentence it is TRM's;
+`prefix` over sentences, with `source_column`, is the prefix faithfulness of MiniTruePrefixes: supported by that text.
+Example: verdicts 1, 1, 0: mean 0.666667; verdicts 1, 0, 1, 1: prefix 0.25; 5, 4 and 1 of 5 votes for three steps: 1,
+0.8, 0.2, mean 0.666667, prefix 0.666667.
 """
 
 import re
@@ -37,8 +39,12 @@ def score_batch(
     unit: Literal["step", "sentence"] = "step",
     source_column: str | None = None,
     most: int = 40,
+    votes: int = 1,
 ) -> list[dict[str, float] | float | JudgeError | RewardError]:
-    """`source_column`: the text that each step must be supported by; None: each must be right by itself."""
+    """`source_column`: the text that each step must be supported by; None: each must be right by itself.
+
+    `votes`: questions per completion.
+    """
     steps = [_steps(completion, unit, most) for completion in completions]
 
     def questions(completion: str, sample: Sample) -> list[Asked]:
@@ -46,11 +52,11 @@ def score_batch(
         if source_column is not None and not isinstance(source, str):
             raise RewardError(f"{sample.where}: the column {source_column!r} is {source!r}, not a text")
         parts = _steps(completion, unit, most)
-        return [_question(sample, parts, source)] if parts else []
+        return [_question(sample, parts, source, seed) for seed in range(votes)] if parts else []
 
     found = ask_each(judge_of(endpoint), each(questions, completions, samples), _verdicts)
     return [
-        verdicts if isinstance(verdicts, RewardError) else _result(verdicts[0], parts, form) if verdicts else 0.0
+        verdicts if isinstance(verdicts, RewardError) else _result(verdicts, parts, form) if verdicts else 0.0
         for verdicts, parts in zip(found, steps, strict=True)
     ]
 
@@ -68,13 +74,14 @@ def _steps(completion: str, unit: str, most: int) -> list[str]:
     return ["\n".join(pieces[low:high]) for low, high in pairwise(bounds)]
 
 
-def _question(sample: Sample, steps: Sequence[str], source: str | None) -> Asked:
+def _question(sample: Sample, steps: Sequence[str], source: str | None, seed: int) -> Asked:
     task = "Decide for each numbered step of a solution whether it is right, given the steps before it: 1 or 0."
     if source is not None:
         task = "Decide for each numbered step whether the source supports all that it states: 1 or 0."
     material = {"the question": question_of(sample)} | ({} if source is None else {"the source": source})
     material["the steps"] = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
-    return ask_about(task, material, form='{"right": [' + ", ".join("1" for _ in steps) + "]}")
+    form = '{"right": [' + ", ".join("1" for _ in steps) + "]}"
+    return ask_about(task, material, form=form, seed=seed)
 
 
 def _verdicts(verdict: Any) -> list[float]:
@@ -84,11 +91,17 @@ def _verdicts(verdict: Any) -> list[float]:
     return [float(value) for value in right]
 
 
-def _result(verdicts: Any, steps: Sequence[str], form: str) -> Any:
-    if isinstance(verdicts, JudgeError):
-        return verdicts
-    if len(verdicts) != len(steps):
-        return JudgeError(f"the judge gave {len(verdicts)} verdicts for {len(steps)} steps")
-    first_wrong = next((i for i, verdict in enumerate(verdicts) if not verdict), len(verdicts))
-    shares = {"mean": sum(verdicts) / len(verdicts), "prefix": first_wrong / len(verdicts)}
+def _result(
+    votes: Sequence[list[float] | JudgeError], steps: Sequence[str], form: str
+) -> dict[str, float] | JudgeError:
+    known: list[list[float]] = []
+    for verdicts in votes:
+        if isinstance(verdicts, JudgeError):
+            return verdicts
+        if len(verdicts) != len(steps):
+            return JudgeError(f"the judge gave {len(verdicts)} verdicts for {len(steps)} steps")
+        known.append(verdicts)
+    right = [sum(of_step) / len(known) for of_step in zip(*known, strict=True)]
+    first_wrong = next((i for i, share in enumerate(right) if share < 0.5), len(right))
+    shares = {"mean": sum(right) / len(right), "prefix": first_wrong / len(right)}
     return {"reward": shares[form], "steps": float(len(steps)), **shares}

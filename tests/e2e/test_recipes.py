@@ -83,56 +83,56 @@ def as_bins(sample: Sample) -> str:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a task promises. gold: a reply with the right answer, worth `best`; another row's is worth at most `low`."""
+    """What a task promises. gold: a reply with the right answer, worth `best`; another row's is worth at most `low`.
+
+    space: that of the answer, as rewards get it; None: it is no place.
+    """
 
     gold: Callable[[Sample], str]
     best: float
     low: float
+    space: str | None = None
     tolerance: float = 1e-6
 
 
-# recipe -> budget class, space of places, tasks
-EXPECTED: dict[str, tuple[str, str | None, dict[str, Expected]]] = {
-    "image/refcoco_grounding": ("image", "model_px", {"referring expression": Expected(as_box, 2, 1.2)}),
-    "image/visual_jigsaw": ("image", None, {"image-jigsaw": Expected(as_is, 1.2, 0.4)}),
-    "video/charades_grounding": ("video", "seconds", {"temporal grounding": Expected(as_time, 2, 1.6)}),
+# recipe -> budget class, tasks
+EXPECTED: dict[str, tuple[str, dict[str, Expected]]] = {
+    "image/refcoco_grounding": ("image", {"referring expression": Expected(as_box, 2, 1.2, "model_px")}),
+    "image/visual_jigsaw": ("image", {"image-jigsaw": Expected(as_is, 1.2, 0.4)}),
+    "video/charades_grounding": ("video", {"temporal grounding": Expected(as_time, 2, 1.6, "seconds")}),
     "video/easyvideo_r1_mixture": (
         "video",
-        "seconds",
         {
-            "temporal grounding": Expected(as_time, 1, 0.7),
-            "spatial grounding": Expected(as_box, 1, 0.6),
+            "temporal grounding": Expected(as_time, 1, 0.7, "seconds"),
+            "spatial grounding": Expected(as_box, 1, 0.6, "0..1000"),
             "multiple choice": Expected(as_is, 1, 0.1),
         },
     ),
-    "gui/screenspot_click": ("gui", "model_px", {"click": Expected(as_box, 3, 1.5)}),
-    "gui/gui_r1_actions": ("gui", "model_px", {"screen action": Expected(as_action, 1, 0.2)}),
-    "ocr/olmocr_pages": ("ocr", None, {"page": Expected(as_page, 1, 0.2)}),
+    "gui/screenspot_click": ("gui", {"click": Expected(as_box, 3, 1.5, "model_px")}),
+    "gui/gui_r1_actions": ("gui", {"screen action": Expected(as_action, 1, 0.2, "model_px")}),
+    "ocr/olmocr_pages": ("ocr", {"page": Expected(as_page, 1, 0.2)}),
     "ocr/tables_and_fields": (
         "ocr",
-        None,
         {
             "table": Expected(lambda sample: sample.answer, 1, 0.4),
             "fields": Expected(lambda sample: json.dumps(sample.answer), 1, 0),
         },
     ),
     # The reward of variety is 0.8 for each of two replies: 0.8 + 0.8 + 1.
-    "driving/alphadrive_decisions": ("driving", None, {"driving decision": Expected(as_is, 2.6, 1.8)}),
+    "driving/alphadrive_decisions": ("driving", {"driving decision": Expected(as_is, 2.6, 1.8)}),
     "driving/waypoint_planning": (
         "driving",
-        None,
         {"planning": Expected(as_is, 1.1, 0.6), "scene planning": Expected(as_is, 1.1, 0.2)},
     ),
     "vla/vla_r1_places": (
         "vla",
-        "0..1",
         {
-            "region": Expected(as_region, 1, 0.15),
-            "trajectory": Expected(lambda sample: thought(json.dumps(sample.answer), "output"), 1, 0.4),
+            "region": Expected(as_region, 1, 0.15, "0..1"),
+            "trajectory": Expected(lambda sample: thought(json.dumps(sample.answer), "output"), 1, 0.4, "0..1"),
         },
     ),
     # The middle of a bin is up to 1 / 255 away: exp(-0.0039 / 0.1) = 0.96.
-    "vla/lerobot_action_tokens": ("vla", None, {"action": Expected(as_bins, 1, 0.5, tolerance=0.05)}),
+    "vla/lerobot_action_tokens": ("vla", {"action": Expected(as_bins, 1, 0.5, tolerance=0.05)}),
 }
 
 
@@ -151,7 +151,7 @@ class Recipe:
 
     @property
     def tasks(self) -> dict[str, Expected]:
-        return EXPECTED[self.name][2]
+        return EXPECTED[self.name][1]
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +219,7 @@ def test_the_check_passes(made, name, capsys):
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_the_budget_of_the_modality_applies(made, name):
+def test_the_budget_of_the_modality_and_the_space_of_answers_apply(made, name):
     recipe = made(name)
     geometry = load_processor(Path(recipe.real.model.path)).geometry
     classes = set()
@@ -234,6 +234,7 @@ def test_the_budget_of_the_modality_applies(made, name):
                 plan = plan_video(len(entry.frames_F3HW), *entry.source_size, budget, geometry)
             assert (entry.grid_thw, entry.num_tokens) == (plan.grid_thw, plan.num_tokens)
             assert entry.model_size[0] * entry.model_size[1] <= budget.max_pixels
+        assert item.sample.answer_space == recipe.tasks[item.sample.task].space
     assert classes == {recipe.budget} | ({"image"} if name == "video/easyvideo_r1_mixture" else set())
 
 

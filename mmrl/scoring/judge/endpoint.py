@@ -267,9 +267,16 @@ def judge_of(options: Mapping[str, Any]) -> Judge:
 def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
     """What every judge reward checks at start: the endpoint's keys, that it answers, and that time limits compose.
 
-    timeout_s: `rewards.timeout_s`, which counts per completion: one request must fit into it.
+    timeout_s: `rewards.timeout_s`, which counts per completion: one request must fit into it. Several `votes` of a
+    reward that has them must be able to differ.
     """
     endpoint = Endpoint.read(options["endpoint"])
+    votes = options.get("votes", 1)
+    if votes > 1 and not endpoint.extra.get("temperature", endpoint.temperature):
+        raise ConfigError(
+            f"'votes' is {votes}, but endpoint.temperature is 0, at which all votes are the same; set"
+            " endpoint.temperature (such as 0.7), or 'votes' to 1"
+        )
     if endpoint.timeout_s > timeout_s:
         raise ConfigError(
             f"endpoint.timeout_s ({endpoint.timeout_s:g}) is above rewards.timeout_s ({timeout_s:g}); a request must"

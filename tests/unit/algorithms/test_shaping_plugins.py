@@ -8,7 +8,9 @@ import pytest
 import torch
 from makers.batches import make_batch
 
+from mmrl.algorithms.algorithm import build_algorithm
 from mmrl.algorithms.hooks import load_plugin
+from mmrl.config.schema import AlgorithmSection
 from mmrl.errors import ConfigError, RewardError
 from mmrl.plugins import resolve_module, shipped_names
 
@@ -113,6 +115,14 @@ def test_conf_clip():
     assert shaped("conf_clip", rewards, lengths=[2] * 6, old_NC=old_NC, options=options) == [1, 1, -1, -1, 1, -1]
 
 
+def test_advantages_of_conf_clip():
+    old_NC = torch.tensor([[math.log(c)] for c in (0.9, 0.3, 0.7, 0.2)])
+    batch = make_batch([1] * 4, rewards=[1.0, 1.0, 0.0, 0.0], old_NC=old_NC)
+    algorithm = build_algorithm(AlgorithmSection(plugins=("conf_clip",)), max_new_tokens=10)
+    advantage_NC = algorithm.advantage(algorithm.shape_rewards(batch).rewards_N, batch)
+    assert advantage_NC[:, 0].tolist() == pytest.approx([1.1619, 0.3873, -1.1619, -0.3873], abs=1e-3)
+
+
 def test_evol_rl_puts_the_majority_above_everybody_else():
     parts = {"answer_class": [0.0] * 5 + [1.0, 2.0, 1.0], "novelty": [0, 0.25, 0.5, 0.75, 1, 0, 0.5, 1]}
     wanted = [0.5, 0.625, 0.75, 0.875, 1.0, -1.0, -0.75, -0.5]
@@ -123,6 +133,7 @@ def test_evol_rl_puts_the_majority_above_everybody_else():
     ("classes", "novelty", "wanted"),
     [
         ([0, 0, 1, -1], [0.3, 0.3, 0.9, 0.0], [0.75, 0.75, -0.5, -1.0]),
+        ([0, 0, 0], [0.15, 0.35, 0.25], [0.5, 1.0, 0.75]),
         ([0, 1], [0.1, 0.2], [1.0, -0.5]),
         ([-1, -1], [0.1, 0.2], [-1.0, -1.0]),
         ([NAN, 0], [NAN, 0.2], [0.0, 1.0]),

@@ -160,6 +160,15 @@ def test_an_endpoint_is_checked_at_start(keys, message):
         preflight({"endpoint": {**judge.endpoint, **keys}}, 10.0)
 
 
+def test_votes_that_cannot_differ_are_an_error_at_start():
+    with ScriptedJudge(["x"]) as judge:
+        preflight({"endpoint": judge.endpoint, "votes": 1}, 10.0)
+        for warm in ({"temperature": 0.7}, {"extra": {"temperature": 1.0}}):
+            preflight({"endpoint": {**judge.endpoint, **warm}, "votes": 3}, 10.0)
+        with pytest.raises(ConfigError, match=r"'votes' is 3, but endpoint.temperature is 0.*such as 0.7"):
+            preflight({"endpoint": judge.endpoint, "votes": 3}, 10.0)
+
+
 def test_an_endpoint_that_does_not_answer_is_an_error_at_start():
     with ScriptedJudge(["x"]) as judge:
         preflight({"endpoint": judge.endpoint}, 10.0)
@@ -181,6 +190,18 @@ def test_rubric_scores():
     assert rubric_score(grouped, [1, 0, 0], saturation=0.5) == pytest.approx(0.5)
     assert rubric_score((Criterion("a"), Criterion("lie", -2.0)), [1, 1]) == 0.0
     assert rubric_score((Criterion("a"), Criterion("lie", -1.0, veto=True)), [1, 1]) == 0.0
+
+
+def test_rubric_of_medvlsynthers_verifier():
+    """Seven essentials of 5, four of 3, one of 2: 49 in all."""
+    essentials = [{"text": f"essential {n}", "weight": 5, "veto": True} for n in range(7)]
+    rest = [*({"text": f"important {n}", "weight": 3} for n in range(4)), {"text": "optional", "weight": 2}]
+    criteria = read_criteria([*essentials, *rest, {"text": "pitfall", "weight": -1}])
+    met = [*[1.0] * 7, 1.0, 0.0, 1.0, 1.0, 0.0]
+    assert rubric_score(criteria, [*met, 0.0]) == pytest.approx(44 / 49)
+    assert rubric_score(criteria, [*met, 1.0]) == pytest.approx(43 / 49)
+    assert rubric_score(criteria, [*[1.0] * 12, 0.0]) == 1.0
+    assert rubric_score(criteria, [0.0, *[1.0] * 11, 0.0]) == 0.0
 
 
 @pytest.mark.parametrize(
