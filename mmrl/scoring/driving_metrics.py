@@ -14,12 +14,15 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from mmrl.scoring.listings import Point
+from mmrl.scoring.similarities import contrast_score
 from mmrl.scoring.trajectories import displacement_errors, displacements
 
 PdmForm = Literal["pdms", "epdms", "recogdrive"]
 INFRACTIONS = {"pedestrian": 0.5, "vehicle": 0.6, "static": 0.65, "red_light": 0.7, "stop_sign": 0.8}
 _OVERSPEED_MPS = 2.23
 _COMFORT_LIMITS = 6
+CARL_HINTS = ("collision", "red_light")
+"""What ends an episode of CaRL with its penalty, the terminal hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ def carl_reward(step: CarlStep) -> float:
     factor *= 0.5 if step.ttc_violated else 1.0
     factor *= 1 - 0.5 * step.uncomfortable / _COMFORT_LIMITS
     factor *= 0.5 if step.off_centre else 1.0
-    return (step.route_after - step.route_before) * factor - (step.ended_by in ("collision", "red_light"))
+    return (step.route_after - step.route_before) * factor - (step.ended_by in CARL_HINTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +165,8 @@ def vlm_rl_reward(
     limits = limits or VlmRlLimits()
     if state.failed:
         return limits.penalty
-    danger = min(max(cos_negative - cos_positive, 0.0), limits.contrast) / limits.contrast
-    speed = 1 - abs(state.speed_kmh - (1 - danger) * limits.target_kmh) / limits.target_kmh
+    calm = contrast_score(cos_bad=cos_negative, cos_good=cos_positive, width=limits.contrast)
+    speed = 1 - abs(state.speed_kmh - calm * limits.target_kmh) / limits.target_kmh
     if limits.least_speed_reward is not None:
         speed = max(speed, limits.least_speed_reward)
     shares = (

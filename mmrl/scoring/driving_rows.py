@@ -12,6 +12,7 @@ Columns, all in metres, seconds, m/s and radians of the car's frame at time 0 (x
     red_lights     [{area: [[x, y], ...], from_s: 0, to_s: 3}]
     progress_bound metres along the route that a good planner reaches; the human driver's where the row has none
     previous_plan  what the frame before planned from now on, [[x, y], ...] in this frame
+    speed_limit    m/s
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def scene_of(sample: Sample, *, extended: bool) -> Scene:
         intersections=column("intersections", _areas, areas, default=nothing),
         agents=read_agents(sample),
         red_lights=column("red_lights", _lights, "a list of {area, from_s, to_s}", default=None if extended else ()),
-        progress_bound=None if sample.columns.get("progress_bound") is None else _bound(sample),
+        progress_bound=_progress_bound(sample),
         previous_plan=None if plan is None else column("previous_plan", _plan, "two or more waypoints [x, y]"),
     )
 
@@ -122,15 +123,20 @@ def read_agents(sample: Sample) -> tuple[Agent, ...]:
     return tuple(agent for agent in agents if agent is not None)
 
 
+def human_drive(sample: Sample, *, extended: bool) -> tuple[tuple[Point, ...], Scene]:
+    """What the human driver drove, the answer, and the scene; RewardError for a path too short for comfort."""
+    human, scene = gold_waypoints(sample, least=2), scene_of(sample, extended=extended)
+    if len(human) * scene.dt < 1:
+        raise bad_answer(sample, wanted="a path of a second or longer, which comfort needs")
+    return human, scene
+
+
 def pdm_of(plan: tuple[Point, ...] | None, sample: Sample, *, form: PdmForm) -> dict[str, float]:
     """The score of a plan under `score` and its terms under their names; all 0 without a plan.
 
     Of EPDMS, terms that are 0 for the human driver, the answer, count as 1.
     """
-    human = gold_waypoints(sample, least=2)
-    scene = scene_of(sample, extended=form == "epdms")
-    if len(human) * scene.dt < 1:
-        raise bad_answer(sample, wanted="a path of a second or longer, which comfort needs")
+    human, scene = human_drive(sample, extended=form == "epdms")
     if plan is None:
         return {"score": 0.0}
     terms = score_plan(plan, scene, human=human)
@@ -139,11 +145,22 @@ def pdm_of(plan: tuple[Point, ...] | None, sample: Sample, *, form: PdmForm) -> 
     return {"score": pdm_score(terms, form=form), **{name: getattr(terms, name) for name in terms.__slots__}}
 
 
-def _bound(sample: Sample) -> float:
-    bound = as_number(sample.columns["progress_bound"])
-    if bound is None or bound < 0:
-        raise bad_column(sample, "progress_bound", wanted="a number of metres, 0 or more")
-    return bound
+def _progress_bound(sample: Sample) -> float | None:
+    if sample.columns.get("progress_bound") is None:
+        return None
+    return _at_least_0(sample, "progress_bound", wanted="a number of metres, 0 or more")
+
+
+def speed_limit(sample: Sample) -> float:
+    """The column `speed_limit`, m/s."""
+    return _at_least_0(sample, "speed_limit", wanted="a speed in m/s, 0 or more")
+
+
+def _at_least_0(sample: Sample, name: str, *, wanted: str) -> float:
+    value = as_number(sample.columns.get(name))
+    if value is None or value < 0:
+        raise bad_column(sample, name, wanted=wanted)
+    return value
 
 
 def _plan(value: Any) -> tuple[Point, ...] | None:

@@ -31,9 +31,18 @@ _MOVING_MPS = 0.1
 _TTC_STEPS = (0, 3, 6, 9)
 _AHEAD, _BEHIND = math.radians(30), math.radians(150)
 _WRONG_WAY_M, _WRONG_WAY_STEPS = (2.0, 6.0), 10
-_LATERAL_M, _LATERAL_STEPS = 0.5, 20
+LATERAL_M, _LATERAL_STEPS = 0.5, 20
 _SHORT_ROUTE_M = 5.0
 _SMOOTH, _DERIVATIVE = 8, 15
+COMFORT = {
+    "along": (-4.05, 2.40),
+    "across": (-4.89, 4.89),
+    "jerk": (-8.37, 8.37),
+    "along_jerk": (-4.13, 4.13),
+    "yaw_rate": (-0.95, 0.95),
+    "yaw_acceleration": (-1.93, 1.93),
+}
+"""nuPlan's limits: accelerations along and across the car in m/s2, jerks in m/s3, yaw in rad/s and rad/s2."""
 _CONSISTENT = {"acceleration": 0.7, "jerk": 0.5, "yaw_rate": 0.1, "yaw_acceleration": 0.1}
 
 
@@ -103,6 +112,10 @@ class Motion:
         direction_S = np.arctan2(self.velocity_S2[:, 1], self.velocity_S2[:, 0])
         return np.unwrap(np.where(latest >= 0, direction_S[latest], 0.0))
 
+    def is_jumping(self, size: tuple[float, float]) -> bool:
+        """Whether a car of this size moves by more than its length between two states."""
+        return bool((self.speed_S * STEP_S > size[0]).any())
+
     def footprints(self, size: tuple[float, float], *, ahead_s: float = 0.0) -> np.ndarray:
         """Polygons (S,) of the car, moved on for some seconds at the speed and heading of each state."""
         direction_S2 = np.stack([np.cos(self.heading_S), np.sin(self.heading_S)], axis=1)
@@ -127,12 +140,13 @@ class Motion:
             "yaw_acceleration": self.heading_S @ _filter(count, window=_DERIVATIVE, order=3, times=2),
         }
 
+    def uncomfortable(self) -> dict[str, np.ndarray]:
+        """Whether each of nuPlan's six limits is broken at each state, (S,) by the limit's name."""
+        dynamics = self.dynamics
+        return {name: (dynamics[name] <= low) | (dynamics[name] >= high) for name, (low, high) in COMFORT.items()}
+
     def is_comfortable(self) -> bool:
-        """Whether all six limits of nuPlan hold (m/s2, m/s3, rad/s, rad/s2)."""
-        d = self.dynamics
-        limits = {"across": 4.89, "jerk": 8.37, "along_jerk": 4.13, "yaw_rate": 0.95, "yaw_acceleration": 1.93}
-        within = all((np.abs(d[name]) < limit).all() for name, limit in limits.items())
-        return within and bool(((d["along"] > -4.05) & (d["along"] < 2.40)).all())
+        return not any(broken_S.any() for broken_S in self.uncomfortable().values())
 
     def is_consistent_with(self, other: Motion) -> bool:
         """Whether both plans' dynamics differ by no more than EPDMS allows, as root mean squares over common states."""
@@ -168,12 +182,12 @@ def score_plan(waypoints: Sequence[Point], scene: Scene, *, human: Sequence[Poin
     All are 0 where the car would move by more than its length between two states: it could jump over others.
     """
     motion = Motion(waypoints, dt=scene.dt, speed=scene.speed)
-    if (motion.speed_S * STEP_S > scene.ego_size[0]).any():
+    if motion.is_jumping(scene.ego_size):
         return PdmTerms(*[0.0] * len(fields(PdmTerms)))
-    drive = _Drive(motion, scene)
+    drive = Drive(motion, scene)
     bound = scene.progress_bound
     if bound is None:
-        bound = _Drive(Motion(human, dt=scene.dt, speed=scene.speed), scene).progress()
+        bound = Drive(Motion(human, dt=scene.dt, speed=scene.speed), scene).progress()
     return PdmTerms(
         no_collision=drive.no_collision(),
         drivable=float(not drive.off_road_S.any()),
@@ -187,7 +201,7 @@ def score_plan(waypoints: Sequence[Point], scene: Scene, *, human: Sequence[Poin
     )
 
 
-class _Drive:
+class Drive:
     """A motion in a scene."""
 
     def __init__(self, motion: Motion, scene: Scene) -> None:
@@ -234,12 +248,15 @@ class _Drive:
 
     def no_collision(self) -> float:
         """0 after an at-fault collision with an agent, 0.5 with a static object; not what overlaps at the start."""
+        scores = (0.5 if self.scene.agents[agent].is_static else 0.0 for agent, _ in self.at_fault())
+        return min(scores, default=1.0)
+
+    def at_fault(self) -> list[tuple[int, int]]:
+        """Agents that the car collides with by its own fault, each with the state of the first contact."""
         hit_AS = _meets(self.footprint_S, self.box_AS[:, : self.count])
-        score = 1.0
-        for agent in np.flatnonzero(hit_AS.any(axis=1) & ~hit_AS[:, 0]):
-            if self._is_at_fault(agent, int(hit_AS[agent].argmax())):
-                score = min(score, 0.5 if self.scene.agents[agent].is_static else 0.0)
-        return score
+        agents = np.flatnonzero(hit_AS.any(axis=1) & ~hit_AS[:, 0]).tolist()
+        contacts = ((agent, int(hit_AS[agent].argmax())) for agent in agents)
+        return [(agent, step) for agent, step in contacts if self._is_at_fault(agent, step)]
 
     def _is_at_fault(self, agent: int, step: int) -> bool:
         """nuPlan's rule for the first contact: never when standing or hit from behind; always with the front, or into
@@ -284,37 +301,55 @@ class _Drive:
     def _threatens(self, step: int, agent: int, *, ahead: int) -> bool:
         """Seen from where the car would be then; NAVSIM looks from where it is now, so one from behind seems ahead."""
         bearing = self._bearing(step, self.pose_AS3[agent, step + ahead], ahead_s=ahead * STEP_S)
-        in_crossing = bool(shapely.covers(self.scene.intersections, self.centre_S[step]))
-        return bearing < _AHEAD or (bearing <= _BEHIND and (bool(self.exposed_S[step]) or in_crossing))
+        beside_counts = bool(self.exposed_S[step]) or bool(self.in_crossing_S[step])
+        return bearing < _AHEAD or (bearing <= _BEHIND and beside_counts)
 
     def direction(self) -> float:
         """1 below 2 m driven in oncoming lanes within one second, 0.5 below 6 m, else 0."""
         moved_S = np.append(0.0, np.hypot(*np.diff(self.motion.position_S2, axis=0).T))
-        wrong_S = np.where(_covers(self.scene.oncoming, self.centre_S), moved_S, 0.0)
+        wrong_S = np.where(self.oncoming_S, moved_S, 0.0)
         total_S = np.concatenate([np.zeros(_WRONG_WAY_STEPS + 1), np.cumsum(wrong_S)])
         most = (total_S[_WRONG_WAY_STEPS + 1 :] - total_S[: -_WRONG_WAY_STEPS - 1]).max()
         return 1.0 if most < _WRONG_WAY_M[0] else 0.5 if most < _WRONG_WAY_M[1] else 0.0
 
     def traffic_light(self) -> float:
         """0 if the car touches the area of a light while it is red."""
-        time_S = self.motion.time_S
+        return float(not self.on_red_S.any())
+
+    @cached_property
+    def on_red_S(self) -> np.ndarray:
+        time_S, touches_S = self.motion.time_S, np.zeros(self.count, dtype=bool)
         for light in self.scene.red_lights:
             red_S = (time_S >= light.from_s) & (time_S <= light.to_s)
-            if (_meets(light.area, self.footprint_S) & red_S).any():
-                return 0.0
-        return 1.0
+            touches_S |= _meets(light.area, self.footprint_S) & red_S
+        return touches_S
 
     def progress(self) -> float:
         """Metres along the route from the first to the last state, not below 0."""
-        along = np.asarray(shapely.line_locate_point(self.scene.route, self.centre_S[[0, -1]]))
-        return max(0.0, float(along[1] - along[0]))
+        return max(0.0, float(self.along_S[-1] - self.along_S[0]))
+
+    @cached_property
+    def along_S(self) -> np.ndarray:
+        """Metres of the route that lie behind the nearest point of it."""
+        return np.asarray(shapely.line_locate_point(self.scene.route, self.centre_S))
+
+    @cached_property
+    def off_centre_S(self) -> np.ndarray:
+        """Whether the centre is more than 0.5 m off the route."""
+        return np.asarray(shapely.distance(self.scene.route, self.centre_S)) > LATERAL_M
+
+    @cached_property
+    def in_crossing_S(self) -> np.ndarray:
+        return _covers(self.scene.intersections, self.centre_S)
+
+    @cached_property
+    def oncoming_S(self) -> np.ndarray:
+        return _covers(self.scene.oncoming, self.centre_S)
 
     def lane_keeping(self) -> float:
         """0 if the centre is more than 0.5 m off the route for 2 s without a break, crossings left out."""
-        off_S = np.asarray(shapely.distance(self.scene.route, self.centre_S)) > _LATERAL_M
-        off_S &= ~_covers(self.scene.intersections, self.centre_S)
         run = longest = 0
-        for off in off_S:
+        for off in self.off_centre_S & ~self.in_crossing_S:
             run = run + 1 if off else 0
             longest = max(longest, run)
         return float(longest <= _LATERAL_STEPS)

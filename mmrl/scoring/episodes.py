@@ -1,0 +1,146 @@
+"""Recorded driving episodes: the columns of a row that say what each step was like, for CaRL and for VLM-RL."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mmrl.data.sample import Sample
+from mmrl.errors import RewardError, did_you_mean, type_words
+from mmrl.scoring.carl import LAST_ROUTE, Tick
+from mmrl.scoring.driving_metrics import VehicleState
+from mmrl.scoring.driving_scene import COMFORT, LATERAL_M
+from mmrl.scoring.literals import as_number
+
+ENDINGS = (
+    *("collision", "red_light", "stop_sign", "blocked", "route_deviation", "timeout", "off_road"),
+    "route_finished",
+)
+_STEP_KEYS = (
+    *("route_completion", "speed", "speed_limit", "outside_lanes", "ttc_violated", "lane_offset", "in_junction"),
+    *("dynamics", "ended_by"),
+)
+_STATE_KEYS = ("speed_kmh", "offset_m", "angle_deg", "failed")
+
+
+class _Step:
+    """One entry of a column that is a list of steps; what it holds is checked where it is read."""
+
+    def __init__(self, sample: Sample, column: str, number: int, values: Any, *, keys: Sequence[str]) -> None:
+        self.where = f"{sample.where}: the column {column!r}, step {number}"
+        if not isinstance(values, Mapping):
+            raise RewardError(f"{self.where}: it is {type_words(values)}, not a mapping of {', '.join(keys)}")
+        for key in (key for key in values if key not in keys):
+            raise RewardError(f"{self.where}: there is no key {key!r}{did_you_mean(str(key), keys)}")
+        self.values = values
+
+    def bad(self, key: str, *, wanted: str) -> RewardError:
+        has = f"{key!r} is {type_words(self.values[key])}, not" if key in self.values else f"{key!r} is missing; it is"
+        return RewardError(f"{self.where}: {has} {wanted}")
+
+    def number(self, key: str, *, wanted: str, default: float | None = None) -> float:
+        value = self.values.get(key)
+        found = default if value is None else as_number(value)
+        if found is None:
+            raise self.bad(key, wanted=wanted)
+        return found
+
+    def flag(self, key: str) -> bool:
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self.bad(key, wanted="true or false")
+        return bool(value)
+
+
+def _steps(sample: Sample, column: str, *, keys: Sequence[str]) -> list[_Step]:
+    value = sample.columns.get(column)
+    if not isinstance(value, list | tuple) or not value:
+        has = f"is {type_words(value)}, not" if column in sample.columns else "is missing; it is"
+        raise RewardError(f"{sample.where}: the column {column!r} {has} a list of steps, each with {', '.join(keys)}")
+    return [_Step(sample, column, number, values, keys=keys) for number, values in enumerate(value)]
+
+
+def route_start(sample: Sample) -> float:
+    """The column `route_start`, percent of the route before the first step; 0 where the row has none."""
+    value = sample.columns.get("route_start")
+    start = 0.0 if value is None else as_number(value)
+    if start is None or not 0 <= start <= LAST_ROUTE:
+        raise RewardError(f"{sample.where}: the column 'route_start' is {value!r:.80}, not a percentage of 0 to 100")
+    return start
+
+
+def carl_ticks(sample: Sample) -> list[Tick]:
+    """The column `steps` for CaRL. RewardError, naming sample, step and key, for what is missing or no such thing."""
+    steps = _steps(sample, "steps", keys=_STEP_KEYS)
+    ticks, before = [], route_start(sample)
+    for step in steps:
+        route = step.number("route_completion", wanted="a percentage of 0 to 100")
+        if not before <= route <= LAST_ROUTE:
+            fact = f"'route_completion' is {route:g} after {before:g}; it never falls and ends at 100"
+            raise RewardError(f"{step.where}: {fact}")
+        ticks.append(_tick(step, route=route))
+        before = route
+    return ticks
+
+
+def _tick(step: _Step, *, route: float) -> Tick:
+    offset = step.number("lane_offset", wanted="a number of metres", default=0.0)
+    ended_by = step.values.get("ended_by")
+    if ended_by is not None and ended_by not in ENDINGS:
+        raise step.bad("ended_by", wanted=f"one of {', '.join(ENDINGS)}")
+    return Tick(
+        route=route,
+        on_route_lanes=not step.flag("outside_lanes"),
+        overspeed_mps=_overspeed(step),
+        ttc_violated=step.flag("ttc_violated"),
+        uncomfortable=_broken(step),
+        off_centre=None if step.flag("in_junction") else abs(offset) > LATERAL_M,
+        ended_by=ended_by,
+    )
+
+
+def _overspeed(step: _Step) -> float:
+    """Speed above the limit; 0 where the step has no limit."""
+    limit = step.number("speed_limit", wanted="a speed in m/s", default=math.inf)
+    return 0.0 if limit == math.inf else max(0.0, step.number("speed", wanted="a speed in m/s") - limit)
+
+
+def _broken(step: _Step) -> tuple[str, ...]:
+    """Names of the comfort limits that are broken."""
+    dynamics = step.values.get("dynamics") or {}
+    if not isinstance(dynamics, Mapping) or not set(dynamics) <= set(COMFORT):
+        raise step.bad("dynamics", wanted=f"a mapping with any of {', '.join(COMFORT)}")
+    values = {name: as_number(value) for name, value in dynamics.items()}
+    if None in values.values():
+        raise step.bad("dynamics", wanted="a mapping to numbers")
+    return tuple(name for name, v in values.items() if v is not None and not COMFORT[name][0] <= v <= COMFORT[name][1])
+
+
+def vehicle_states(
+    sample: Sample, column: str, *, most_kmh: float, most_offset_m: float, most_still: int, history: int
+) -> list[VehicleState]:
+    """The states of an episode for VLM-RL, up to the one that fails.
+
+    A state fails where it says so, above `most_kmh`, farther than `most_offset_m` from the lane's centre, and after
+    `most_still` states below 1 km/h in a row. The spread of the distances is taken over the last `history` of them.
+    """
+    states: list[VehicleState] = []
+    distances: list[float] = []
+    still = 0
+    for step in _steps(sample, column, keys=_STATE_KEYS):
+        speed = step.number("speed_kmh", wanted="a speed in km/h")
+        offset = abs(step.number("offset_m", wanted="a distance in metres"))
+        distances = [*distances, offset][-history:]
+        still = still + 1 if speed < 1.0 else 0
+        failed = step.flag("failed") or speed > most_kmh or offset > most_offset_m or still >= most_still
+        angle = step.number("angle_deg", wanted="an angle in degrees")
+        states.append(VehicleState(speed, offset, angle, _spread(distances), failed=failed))
+        if failed:
+            break
+    return states
+
+
+def _spread(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
