@@ -1,5 +1,6 @@
 """Tests on pages: the worked cases of olmOCR's types, and pages made to break them."""
 
+import random
 import time
 
 import pytest
@@ -191,6 +192,43 @@ def test_starts_are_places_with_so_few_edits_and_none_is_missed(sought, page, ed
     found = set(starts(sought, page, max_edits=edits).tolist())
     assert found <= reached
     assert all(any(abs(place - other) <= edits + 1 or found for other in found) for place in reached)
+
+
+@pytest.mark.parametrize("edits", [0, 1, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_starts_on_a_long_page_are_those_of_trying_every_place(edits, seed):
+    """Few pieces of the text stand on it, so most of it is passed over."""
+    rng = random.Random(seed)
+    page = [rng.choice("abcdefghij") for _ in range(600)]
+    sought = "".join(rng.choice("abcdefghij") for _ in range(16))
+    for at in (3, 150, 290, 584):
+        copy = list(sought)
+        copy[rng.randrange(16)] = "z"
+        copy.insert(rng.randrange(17), "z")
+        page[at : at + 16] = copy if at < 500 else sought
+    text = "".join(page)
+    reached = [
+        start
+        for start in range(len(text))
+        if any(
+            Levenshtein.distance(sought, text[start : start + length]) <= edits
+            for length in range(16 - edits, 17 + edits)
+        )
+    ]
+    found = starts(sought, text, max_edits=edits).tolist()
+    assert found[-1] == text.rindex(sought) and (edits < 3 or len(found) == 4)
+    assert set(found) <= set(reached)
+    assert all(any(abs(place - other) <= edits + 1 for other in found) for place in reached)
+
+
+def test_a_text_is_found_on_a_long_page_without_reading_it_for_each_of_its_characters():
+    """100 texts of 80 characters on a page of 90,000: 20 seconds by steps over all of the page."""
+    rng = random.Random(0)
+    page = "".join(rng.choice("etaoin shrdlu") for _ in range(90_000))
+    begin = time.process_time()
+    found = [starts(page[at : at + 80], page, max_edits=2).tolist() for at in range(0, 90_000, 900)]
+    assert found == [[at] for at in range(0, 90_000, 900)]
+    assert time.process_time() - begin < 5
 
 
 @pytest.mark.parametrize(
