@@ -5,7 +5,7 @@ than 32, or three nearly on a line (a triangle flatter than 1 % of its longest s
 or three on a line; else 1 + 1 / sqrt(N k) for a hit, 1 - 1 / N for a miss, 0 for an empty list.
 Bounds: -1 to 2; without `official` 0 to 1.
 Answer: a JSON list `[{"point_2d": [x, y]}, ...]`, most likely candidate first, alone or in a code fence, after the
-thought; `[x, y]` pairs will do.
+thought; `[x, y]` pairs will do. `official` takes the first list behind the thought, whatever stands around it.
 Space: the model's; the framework has converted the dataset's boxes after the resize.
 Unit: pixels or 0..N, as the space says.
 Source: InfiGUI-G1. Its reward of a miss rises with the number of candidates (0 for one, 0.99 for a hundred), so
@@ -30,7 +30,7 @@ FLATNESS = 0.01
 def score(completion: str, sample: Sample, *, official: bool = False, no_think: bool = False) -> dict[str, float]:
     """`official`: the source's totals. `no_think`: with `official`, the completion need not begin with a thought."""
     boxes = gold_boxes(sample)
-    points = _candidates(completion)
+    points = _candidates(_first_list(completion.rpartition("</think>")[2]) if official else completion)
     rank = _rank(points or (), boxes)
     invalid = points is None or has_collinear_triple(points, flatness=0.0 if official else FLATNESS)
     extras = {"candidates": float(len(points or ())), "hit": float(rank is not None and not invalid)}
@@ -47,6 +47,16 @@ def _candidates(completion: str) -> tuple[Point, ...] | None:
     value = read_literal(extract_prediction(completion) or "")
     points = read_points(value) if isinstance(value, list | dict) else None
     return points if points is not None and len(points) <= MOST else None
+
+
+def _first_list(text: str) -> str:
+    """From the first bracket to the one that closes it; empty where there is none."""
+    text, depth = text[text.find("[") :] if "[" in text else "", 0
+    for end, character in enumerate(text, start=1):
+        depth += (character == "[") - (character == "]")
+        if depth == 0:
+            return text[:end]
+    return ""
 
 
 def _rank(points: tuple[Point, ...], boxes: tuple[tuple[float, ...], ...]) -> int | None:

@@ -10,12 +10,14 @@ Space: the model's. The dataset's answer is `{action: click, box: [x1, y1, x2, y
 the box where only a point is known, and `input_text` where a text matters; the framework has converted its places.
 Unit: `radius` is in the space's unit; 140 are pixels.
 Source: GUI-R1, whose edges of a box do not count as inside. `official`: only the first of several actions is looked
-at, and two single words match if one contains the other.
+at, the place counts for `click` alone, the text for `type`, `select` and `scroll`, and two single words match if one
+contains the other.
 Example: answer {action: click, box: [100, 100, 200, 150]}: a click at [150, 120] 1, at [300, 120] 0.2, `scroll` 0.2;
 answer {action: type, input_text: shanghai shopping mall}: `shanghai mall` (F1 0.8) 1, `weather today` 0.2.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mmrl.data.sample import Sample
 from mmrl.scoring.gui_actions import GuiAction, gold_action, is_at, parse_actions, word_f1, word_set_f1
@@ -40,7 +42,7 @@ def score(
     official: bool = False,
 ) -> dict[str, float]:
     """`radius`: how far from an answer that is a point a click may be. `prefilled_think`: as of `format`."""
-    gold = gold_action(sample)
+    gold = _as_released(gold_action(sample)) if official else gold_action(sample)
     text = extract_prediction(completion, answer=answer) or ""
     actions: Sequence[GuiAction] = parse_actions(text) or ()
     action = actions[0] if len(actions) == 1 or (official and actions) else None
@@ -48,6 +50,13 @@ def score(
     in_tags = has_format(completion, prefilled_think=prefilled_think)
     form = float(len(actions) == 1 and in_tags and _has_keys(read_literal(text), actions[0]))
     return {"reward": (1 - FORM_SHARE) * accuracy + FORM_SHARE * form, "accuracy": accuracy, "form": form}
+
+
+def _as_released(gold: GuiAction) -> GuiAction:
+    """Without what the released code does not look at."""
+    if gold.kind != "click":
+        gold = replace(gold, point=None, boxes=())
+    return gold if gold.kind in ("type", "select", "scroll") else replace(gold, text="")
 
 
 def _is_right(action: GuiAction, gold: GuiAction, *, radius: float, official: bool) -> bool:

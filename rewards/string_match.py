@@ -41,5 +41,5 @@ def _normalised(text: str, *, official: bool) -> str:
     if not official:
         plain = _SIGN.sub(lambda m: _KEPT[m[0]], plain)
     words = re.sub(r"[^\w\x01\x02]|_", " ", plain).split()
-    kept = words if all(len(word) == 1 for word in words) else [w for w in words if w not in _ARTICLES]
-    return " ".join(kept or words)
+    kept = [word for word in words if word not in _ARTICLES]
+    return " ".join(words if all(len(word) == 1 for word in kept) else kept)
