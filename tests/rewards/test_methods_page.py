@@ -1,4 +1,4 @@
-"""docs/methods.md names only what there is: rewards, presets and their tasks, options and their values, tests."""
+"""docs/methods.md names only what there is: rewards, plug-ins, presets and their tasks, options and values, tests."""
 
 import ast
 import inspect
@@ -12,7 +12,7 @@ from makers.pages import ROOT
 from pydantic import TypeAdapter, ValidationError
 
 from mmrl.data.make_tasks.kinds import KINDS
-from mmrl.plugins import shipped_dir, shipped_names
+from mmrl.plugins import load_module, shipped_dir, shipped_names
 from mmrl.scoring.reward import resolve_reward
 
 PAGE = ROOT / "docs" / "methods.md"
@@ -48,41 +48,50 @@ def tokens(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def takes(reward: str, option: str, value: Any) -> bool:
-    """Whether a reward has the option, and the option such a value."""
-    function = resolve_reward(reward).function
+def callable_of(name: str) -> Any:
+    """What takes the options of a reward or of a plug-in."""
+    if name in REWARDS:
+        return resolve_reward(name).function
+    return getattr(
+        load_module(ROOT / "mmrl" / "algorithms" / "plugins" / f"{name}.py"), "Plugin", lambda: None
+    ).__init__
+
+
+def takes(name: str, option: str, value: Any) -> bool:
+    """Whether a reward or plug-in has the option, and the option such a value."""
+    function = callable_of(name)
     if option not in inspect.signature(function).parameters:
         return False
     try:
         TypeAdapter(get_type_hints(function)[option]).validate_python(value, strict=True)
     except ValidationError:
-        return isinstance(value, int) and takes(reward, option, float(value)) and not isinstance(value, bool)
+        return isinstance(value, int) and takes(name, option, float(value)) and not isinstance(value, bool)
     return True
 
 
-def has_option(reward: str, name: str) -> bool:
-    parameters = inspect.signature(resolve_reward(reward).function).parameters
-    return name in parameters and parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+def has_option(name: str, option: str) -> bool:
+    parameters = inspect.signature(callable_of(name)).parameters
+    return option in parameters and parameters[option].kind is inspect.Parameter.KEYWORD_ONLY
 
 
 def unknown(row: dict[str, str]) -> list[str]:
     """What a row names that there is not. A key of the configuration is checked with those of all pages."""
     named = tokens(row["here"])
-    mine = [token for token in (*named, *tokens(row["differs"])) if token in REWARDS]
+    mine = [token for token in (*named, *tokens(row["differs"])) if token in REWARDS | PLUGINS]
     wrong = []
     for token in named:
         option = _OPTION.fullmatch(token)
         if option:
-            known = any(takes(reward, option[1], yaml.safe_load(option[2])) for reward in mine)
+            known = any(takes(name, option[1], yaml.safe_load(option[2])) for name in mine)
         elif token.startswith("configs/"):
             known = (ROOT / token).is_file()
         else:
             known = token in REWARDS | PLUGINS | PRESETS.keys() | TASKS | KINDS.keys() or "." in token
-            known = known or token.startswith("mmrl ") or any(has_option(reward, token) for reward in mine)
+            known = known or token.startswith("mmrl ") or any(has_option(name, token) for name in mine)
         wrong += [] if known else [token]
     for token in tokens(row["differs"]):
         option = _OPTION.fullmatch(token)
-        if option and not any(takes(reward, option[1], yaml.safe_load(option[2])) for reward in mine):
+        if option and not any(takes(name, option[1], yaml.safe_load(option[2])) for name in mine):
             wrong.append(token)
     return wrong
 
@@ -115,6 +124,13 @@ def test_rows_that_name_what_is_not_there_would_be_found():
     [row] = rows(text)
     assert unknown(row) == ["box_iuo", "measure: diou", "vlm_r1", "official: true"]
     assert unknown({**row, "here": "`box_iou`, `measure: giou`, `threshold: 1`", "differs": "`vlm_r1`"}) == []
+    plugin = {"here": "`rlcr`, `correct`, `split: true`, `splits`", "differs": "`split: 3`"}
+    assert unknown({**row, **plugin}) == ["splits", "split: 3"]
+
+
+def test_every_reward_and_plug_in_is_named():
+    named = {token for row in ROWS for cell in ("here", "differs") for token in tokens(row[cell])}
+    assert (REWARDS | PLUGINS) - named == frozenset()
 
 
 def test_every_kind_of_made_task_that_shows_media_is_named():

@@ -178,3 +178,12 @@ def test_visual_jigsaw(order, completion, expected):
 
 def test_rewardmap():
     assert total("rewardmap", "Counting1", "B", r"\boxed{B}", difficulty="hard") == 15
+
+
+@pytest.mark.parametrize(
+    ("completion", "expected"),
+    [(tag("B"), 1.1), (tag("C"), 0.1), (tag("E"), 0.1), ("<answer>B</answer>", 1.0), ("B", 0.0)],
+)
+def test_medical_is_the_letter_among_the_rows_options_and_a_tenth_for_the_form(completion, expected):
+    found = total("medical", "medical multiple choice", "B", completion, options=["a", "b", "c", "d"])
+    assert found == pytest.approx(expected)
