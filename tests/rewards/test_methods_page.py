@@ -136,3 +136,8 @@ def test_every_reward_and_plug_in_is_named():
 def test_every_kind_of_made_task_that_shows_media_is_named():
     named = {token for row in ROWS for token in tokens(row["here"])}
     assert {*KINDS} - named <= {"logic-puzzles"}
+
+
+def test_every_preset_is_named():
+    text = PAGE.read_text(encoding="utf-8")
+    assert [name for name in PRESETS if f"`{name}`" not in text] == []
