@@ -7,7 +7,7 @@ Answer: the last fenced SQL block, or what stands in `<answer>` tags: one SELECT
 order if `ordered` says so or, by default, the gold query has an ORDER BY of its own. Numbers agree to 7 digits. Only
 the row's tables and views can be read, by the gold query too: of SQLite's own (`sqlite_master`) a query fails.
 Space: none.
-Unit: seconds (`time_limit_s`).
+Unit: seconds (`time_limit_s`, of each of the two queries).
 Source: execution accuracy of the text-to-SQL benchmarks; the credits are ours. The row's `answer` is
 the gold query; the column `schema` holds the script that makes the database, or `database` the path of a file.
 Example: gold rows {1, 2, 3}, returned {1, 2}: 0; with rows_credit 0.5: 0.5 * 0.8 = 0.4.
@@ -15,7 +15,6 @@ Example: gold rows {1, 2, 3}, returned {1, 2}: 0; with rows_credit 0.5: 0.5 * 0.
 
 import math
 import re
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +24,8 @@ from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError, RewardError
 from mmrl.scoring.code_blocks import extract_code
 from mmrl.scoring.gold import gold_text
-from mmrl.scoring.sql import Answered, Row, open_database, query
+from mmrl.scoring.sandbox.preflight import require_sandbox
+from mmrl.scoring.sql import Answered, Failed, Row, longest_s, run_queries
 
 BOUNDS = (0.0, 1.0)
 CHANCE = 0.0
@@ -33,11 +33,8 @@ _ORDERED = re.compile(r"\border\s+by\b(?![^()]*\))", re.IGNORECASE)
 
 
 def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
-    if 2 * options["time_limit_s"] >= timeout_s:
-        raise ConfigError(
-            f"sql_result runs the gold query and the model's, {options['time_limit_s']:g} s each at most, and "
-            f"rewards.timeout_s is {timeout_s:g} s; lower the option time_limit_s"
-        )
+    both = {**options, "time_limit_s": longest_s(2, options["time_limit_s"])}
+    require_sandbox("sql_result", both, timeout_s=timeout_s)
     if options["rows_credit"] + options["schema_credit"] >= 1:
         raise ConfigError("sql_result: rows_credit and schema_credit together must stay below 1, the right result's")
 
@@ -51,6 +48,7 @@ def score(
     ordered: Literal["auto", "yes", "no"] = "auto",
     time_limit_s: float = 2.0,
     most_rows: int = 10_000,
+    allow_weak_sandbox: bool = False,
 ) -> dict[str, float]:
     """`rows_credit`, `schema_credit`: the most that a wrong result can get for its rows and for what it read."""
     gold_sql = gold_text(sample)
@@ -58,20 +56,16 @@ def score(
     schema, path = sample.columns.get("schema"), sample.columns.get("database")
     if not isinstance(schema, str) and not isinstance(path, str):
         raise RewardError(f"{sample.where}: the row has no column `schema` (a script) or `database` (a file)")
-    with open_database(
-        schema=schema if isinstance(schema, str) else None, path=Path(path) if isinstance(path, str) else None
-    ) as database:
-        gold = _gold(database, gold_sql, sample, time_limit_s=time_limit_s, most_rows=most_rows)
-        try:
-            found = query(
-                database,
-                sql or "",
-                time_limit_s=time_limit_s,
-                most_rows=most_rows,
-                slow_functions=gold.functions,
-            )
-        except sqlite3.Error:
-            return {"reward": 0.0, "runs": 0.0, "rows_f1": 0.0, "schema": 0.0}
+    gold, found = run_queries(
+        (gold_sql, sql or ""),
+        schema=schema if isinstance(schema, str) else None,
+        path=Path(path) if isinstance(path, str) else None,
+        time_limit_s=time_limit_s,
+        most_rows=most_rows,
+    )
+    gold = _checked(gold, sample)
+    if isinstance(found, Failed):
+        return {"reward": 0.0, "runs": 0.0, "rows_f1": 0.0, "schema": 0.0}
     if not sql or (gold.reads and not found.reads):
         return {"reward": 0.0, "runs": float(bool(sql)), "rows_f1": 0.0, "schema": 0.0}
     in_order = ordered == "yes" or (ordered == "auto" and _ORDERED.search(gold_sql) is not None)
@@ -81,11 +75,9 @@ def score(
     return {"reward": value, "runs": 1.0, "rows_f1": rows_f1, "schema": schema_share}
 
 
-def _gold(database: Any, sql: str, sample: Sample, *, time_limit_s: float, most_rows: int) -> Answered:
-    try:
-        gold = query(database, sql, time_limit_s=time_limit_s, most_rows=most_rows, slow_functions=("printf", "format"))
-    except sqlite3.Error as error:
-        raise RewardError(f"{sample.where}: the gold query fails: {error}") from error
+def _checked(gold: Answered | Failed, sample: Sample) -> Answered:
+    if isinstance(gold, Failed):
+        raise RewardError(f"{sample.where}: the gold query fails: {gold.why}")
     if not gold.rows:
         raise RewardError(f"{sample.where}: the gold query returns no rows, so any query without a result equals it")
     return gold

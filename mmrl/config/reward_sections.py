@@ -53,7 +53,10 @@ class RewardsSection(Section):
     )
     timeout_s: PositiveFloat = Field(default=10.0, description="longest time for one completion")
     workers: NonNegativeInt = Field(
-        default=1, description="scoring processes; 0: in this process, without a time limit"
+        default=1, description="scoring processes; 0: in this process, without limits of time and memory"
+    )
+    worker_memory_gb: PositiveFloat | None = Field(
+        default=16.0, description="memory that each scoring process may allocate, in 10^9 bytes; null: no limit"
     )
     batch_size: Count = Field(
         default=64,

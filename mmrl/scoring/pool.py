@@ -1,8 +1,9 @@
 """Scoring in worker processes, with a time limit that costs only the completion that exceeds it.
 
 Workers receive a reward's spelling and resolve it themselves. Many completions travel in one message; when a message
-exceeds the limit, or its worker dies, the worker is killed and replaced and the completions are scored one by one, so
+exceeds a limit, or its worker dies, the worker is killed and replaced and the completions are scored one by one, so
 that the offender alone stays unscored. Time limits are the parent's clock, not signals: they hold beside threads.
+Memory is limited by the kernel, in each worker.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import resource
 import threading
 import time
 import traceback
@@ -29,6 +31,8 @@ Group = tuple[Sample, tuple[str, ...]]
 NAN = float("nan")
 _SECOND_TRIES = 3
 _LOOK_S = 1.0
+_GB = 1_000_000_000
+_OUT_OF_MEMORY = 86  # exit code of a worker in which a reward got no memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,8 @@ class Outcome:
     """What became of one completion under one reward.
 
     value: the reward; NaN when unscored. extra: the other numbers of a reward that returns a dict.
-    event: why it is unscored: `bad_answer`, `raised`, `bad_result`, `not_finite`, `out_of_bounds`, `timeout` or
-        `died`; else None.
+    event: why it is unscored: `bad_answer`, `raised`, `bad_result`, `not_finite`, `out_of_bounds`, `judge_failed`,
+        `timeout`, `memory` or `died`; else None.
     seconds: what the completion cost: of its own call, or its share of the call it was scored in.
     """
 
@@ -113,6 +117,8 @@ def _outcomes(reward: Reward, call: Callable[[], Sequence[Any]], *, count: int) 
         results = list(call())
     except RewardError as error:
         return [Outcome(NAN, event="bad_answer", message=str(error))] * count
+    except MemoryError:
+        return [Outcome(NAN, event="memory", message="there was no memory left")] * count
     except Exception as error:  # noqa: BLE001 - one of the three places: a plug-in may raise anything
         message = f"{type(error).__name__}: {error}{_line_of(error, reward)}"
         return [Outcome(NAN, event="raised", message=message)] * count
@@ -161,17 +167,25 @@ class RewardPool:
     """Runs reward calls in `workers` processes; 0 runs them in this process, without a time limit.
 
     timeout_s: limit of one completion; a call of a batch or group reward may take that times its completions.
+    memory_gb: limit of the memory that a worker has allocated, in 10^9 bytes; None: none. Not with 0 workers.
     spellings: rewards a new worker imports before its first call, so that imports are not on the clock.
     Used by one thread at a time. A context manager; `close` kills the workers. They also end by themselves when this
     process dies.
     """
 
     def __init__(
-        self, workers: int, *, timeout_s: float, spellings: Sequence[str] = (), relative_to: Path | None = None
+        self,
+        workers: int,
+        *,
+        timeout_s: float,
+        memory_gb: float | None = None,
+        spellings: Sequence[str] = (),
+        relative_to: Path | None = None,
     ) -> None:
         self.workers = workers
         self.timeout_s = timeout_s
-        self._warm = (tuple(spellings), relative_to)
+        self.memory_gb = memory_gb
+        self._worker = (memory_gb, tuple(spellings), relative_to)
         self._processes: Any = None
         self._unanswered: set[Future[list[Outcome]]] = set()
 
@@ -211,18 +225,21 @@ class RewardPool:
                 break
             future = self._ended(self._schedule(call))
             error = future.exception()
+        parts = call.split()
+        if error is not None and len(parts) > 1:
+            return [outcome for part in self.run(parts) for outcome in part]
+        if _is_lack_of_memory(error):  # of what earlier calls had left, perhaps
+            future = self._ended(self._schedule(call))
+            error = future.exception()
         if error is None:
             return future.result()
-        parts = call.split()
-        if len(parts) > 1:
-            return [outcome for part in self.run(parts) for outcome in part]
-        event, message = _failure(error)
+        event, message = _failure(error, memory_gb=self.memory_gb)
         lost_s = self.timeout_s if event == "timeout" else 0.0
         return [Outcome(NAN, event=event, message=message, seconds=lost_s)] * call.size
 
     def _schedule(self, call: RewardCall) -> Future[list[Outcome]]:
         limit = self.timeout_s * (1 if call.reward.form == "one" else call.size)
-        future = self._ready().schedule(run_call, args=(call,), timeout=limit)
+        future = self._ready().schedule(_run_in_worker, args=(call,), timeout=limit)
         self._unanswered.add(future)
         future.add_done_callback(self._unanswered.discard)
         return future
@@ -238,24 +255,42 @@ class RewardPool:
         if self._processes is not None and not self._processes.active:
             self.close()  # the pool breaks when a worker is killed from outside between two calls
         if self._processes is None:
-            self._processes = _start(self.workers, self._warm)
+            self._processes = _start(self.workers, self._worker)
         return self._processes
 
 
-def _start(workers: int, warm: tuple[tuple[str, ...], Path | None]) -> Any:
+def _start(workers: int, worker: tuple[float | None, tuple[str, ...], Path | None]) -> Any:
     from pebble import ProcessPool
 
     # Workers descend from a small clean server process: this one has threads (torch, DeepSpeed) that a fork would
     # freeze in the middle of whatever they hold.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    return ProcessPool(max_workers=workers, initializer=_prepare_worker, initargs=warm, context=context)
+    return ProcessPool(max_workers=workers, initializer=_prepare_worker, initargs=worker, context=context)
 
 
-def _prepare_worker(spellings: tuple[str, ...], relative_to: Path | None) -> None:
+def _prepare_worker(memory_gb: float | None, spellings: tuple[str, ...], relative_to: Path | None) -> None:
     threading.Thread(target=_die_with_parent, daemon=True).start()
+    if memory_gb is not None:
+        _limit_memory(int(memory_gb * _GB))
     for spelling in spellings:
         resolve_reward(spelling, relative_to)
+
+
+def _limit_memory(most: int) -> None:
+    """Of what is writable and private: neither addresses, which CUDA reserves by the terabyte, nor mapped files."""
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def _run_in_worker(call: RewardCall) -> list[Outcome]:
+    """Score a call, or end this process where it ran out of memory: what fills it may come from earlier calls."""
+    outcomes = run_call(call)
+    if any(outcome.event == "memory" for outcome in outcomes):
+        os._exit(_OUT_OF_MEMORY)
+    return outcomes
 
 
 def _die_with_parent() -> None:
@@ -266,11 +301,20 @@ def _die_with_parent() -> None:
     os._exit(1)
 
 
-def _failure(error: BaseException) -> tuple[str, str]:
+def _is_lack_of_memory(error: BaseException | None) -> bool:
+    from pebble import ProcessExpired
+
+    return isinstance(error, ProcessExpired) and error.exitcode == _OUT_OF_MEMORY
+
+
+def _failure(error: BaseException, *, memory_gb: float | None) -> tuple[str, str]:
     from pebble import ProcessExpired
 
     if isinstance(error, TimeoutError):
         return "timeout", "took longer than rewards.timeout_s"
     if isinstance(error, ProcessExpired):
+        if _is_lack_of_memory(error):
+            most = "there is" if memory_gb is None else f"rewards.worker_memory_gb = {memory_gb:g} allows"
+            return "memory", f"needed more memory than {most}"
         return "died", f"its process ended with code {error.exitcode}"
     return "died", f"{type(error).__name__}: {error}"

@@ -36,7 +36,11 @@ class Router:
         self._tasks = task_rewards(section, relative_to=relative_to)
         spellings = tuple(dict.fromkeys(p.spec.reward for reward in self._tasks.values() for p in reward.parts))
         self._pool = RewardPool(
-            section.workers, timeout_s=section.timeout_s, spellings=spellings, relative_to=relative_to
+            section.workers,
+            timeout_s=section.timeout_s,
+            memory_gb=section.worker_memory_gb,
+            spellings=spellings,
+            relative_to=relative_to,
         )
 
     def __enter__(self) -> Router:

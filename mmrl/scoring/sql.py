@@ -1,41 +1,45 @@
-"""Running a model's SELECT on SQLite: read only, one statement, within a time limit.
+"""Running SELECTs on SQLite in the sandbox: read only, one statement each, within limits of time and memory.
 
-An authorizer allows reading the dataset's tables and views and calling functions, nothing else: no ATTACH, PRAGMA,
-writing, extensions, table-valued functions, or SQLite's own tables (`sqlite_master`, `sqlite_sequence`, ...).
-A progress handler ends the statement at its time limit; lengths of values and patterns are limited too.
+What a query may do is said in `sandbox/sql_driver.py`. The sandbox is there for what SQLite cannot limit: a few hundred
+bytes can take gigabytes to compile, and one call of `instr` a minute.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import sqlite3
-import time
-from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mmrl.errors import RewardError
+from mmrl.scoring.sandbox import Job, Limits, Tree, run
+from mmrl.scoring.sandbox.job import MB
+from mmrl.scoring.sandbox.python_runtime import python_script
 
 Row = tuple[object, ...]
-_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
-_FORBIDDEN_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "randomblob", "zeroblob"}
-# One call can loop for a minute ('%.*c'), and only between calls can a statement be ended.
-_SLOW_FUNCTIONS = {"printf", "format"}
-_STEPS = 1000
-_OWN_TABLES = "sqlite_"  # SQLite refuses to create a table with this beginning
+_DRIVER = Path(__file__).with_name("sandbox") / "sql_driver.py"
+# Starting the sandbox on a busy machine; a query that SQLite cannot interrupt may have it, too.
+_START_S = 2.0
+_RESULTS_BYTES = 64 * MB
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Result of a query. reads: (table, column) pairs that it read, in lower case; of COUNT(*) the column is empty.
-
-    functions: names of those it called.
-    """
+    """Result of a query. reads: (table, column) pairs that it read, in lower case; of COUNT(*) the column is empty."""
 
     rows: list[Row]
     reads: frozenset[tuple[str, str]]
-    functions: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A query that is refused, wrong, too slow or too large. why: SQLite's message, or the limit."""
+
+    why: str
 
 
 @functools.lru_cache(maxsize=64)
@@ -45,67 +49,60 @@ def _database_bytes(schema: str) -> bytes:
         return database.serialize()
 
 
-@contextmanager
-def open_database(*, schema: str | None, path: Path | None) -> Iterator[sqlite3.Connection]:
-    """A database made by a script of the dataset, or one of its files, which is not changed.
+def longest_s(queries: int, time_limit_s: float) -> float:
+    """The longest that this many queries take together."""
+    return queries * time_limit_s + _START_S
+
+
+def run_queries(
+    queries: Sequence[str], *, schema: str | None, path: Path | None, time_limit_s: float, most_rows: int
+) -> list[Answered | Failed]:
+    """What each query gives on a database made by a script of the dataset, or one of its files, which is not changed.
 
     Raises RewardError for a script that fails or a file that is no database.
     """
+    files = {f"query{i}.sql": sql.encode("utf-8", "replace") for i, sql in enumerate(queries)}
+    results = [f"result{i}.json" for i in range(len(queries))]
+    if schema is not None:
+        files["database"] = _made(schema)
+    else:
+        assert path is not None
+        path = path.resolve()
+    arguments = (str(path or "database"), str(len(queries)), str(time_limit_s), str(most_rows))
+    job = Job(
+        python_script(str(_DRIVER), *arguments),
+        files=files,
+        reads=(Tree(_DRIVER), *(() if path is None else (Tree(path),))),
+        collect=("opened.txt", *results),
+        limits=Limits(
+            wall_s=longest_s(len(queries), time_limit_s),
+            disk_bytes=_RESULTS_BYTES + len(files.get("database", b"")),
+        ),
+    )
+    result = run(job)
+    opened = result.files.get("opened.txt", b"").decode()
+    if opened != "ok":
+        why = opened or result.text("stderr").strip()[-300:] or f"the sandbox was ended before ({result.killed_by})"
+        raise RewardError(f"the database cannot be opened: {why}")
+    return [_read(result.files.get(name), ended_by=result.killed_by) for name in results]
+
+
+def _made(schema: str) -> bytes:
     try:
-        if schema is not None:
-            database = sqlite3.connect(":memory:")
-            database.deserialize(_database_bytes(schema))
-        else:
-            assert path is not None
-            database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-        database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return _database_bytes(schema)
     except sqlite3.Error as error:
         raise RewardError(f"the database cannot be opened: {error}") from error
+
+
+def _read(written: bytes | None, *, ended_by: str | None) -> Answered | Failed:
     try:
-        yield database
-    finally:
-        database.close()
+        found = json.loads(written or b"", object_hook=_blob)
+    except ValueError:  # none, or cut off in the middle
+        return Failed(f"ended by the sandbox ({ended_by or 'memory'})")
+    if "error" in found:
+        return Failed(found["error"])
+    return Answered([tuple(row) for row in found["rows"]], frozenset((t, c) for t, c in found["reads"]))
 
 
-def query(
-    database: sqlite3.Connection,
-    sql: str,
-    *,
-    time_limit_s: float,
-    most_rows: int,
-    slow_functions: Collection[str] = frozenset(),
-) -> Answered:
-    """Run one SELECT. sqlite3.Error for whatever is refused, wrong or too slow, and for more rows than `most_rows`.
-
-    slow_functions: of `printf` and `format`, which can outlast the time limit, those that may be called.
-    """
-    reads: set[tuple[str, str]] = set()
-    functions: set[str] = set()
-    refused = _FORBIDDEN_FUNCTIONS | (_SLOW_FUNCTIONS - set(slow_functions))
-    until = time.monotonic() + time_limit_s
-
-    def authorize(action: int, first: str | None, second: str | None, _database: str | None, _by: str | None) -> int:
-        if action == sqlite3.SQLITE_READ:
-            table = (first or "").casefold()
-            if table.startswith(_OWN_TABLES):
-                return sqlite3.SQLITE_DENY
-            reads.add((table, (second or "").casefold()))
-        if action == sqlite3.SQLITE_FUNCTION:
-            functions.add((second or "").casefold())
-        allowed = action in _ALLOWED and not (functions & refused)
-        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
-
-    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2_000_000)
-    database.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200)
-    database.set_authorizer(authorize)
-    database.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
-    try:
-        rows = database.execute(sql).fetchmany(most_rows + 1)
-    except (sqlite3.Warning, ValueError, UnicodeError) as error:  # two statements; NUL or lone surrogates in the text
-        raise sqlite3.ProgrammingError(str(error)) from error
-    finally:
-        database.set_authorizer(None)
-        database.set_progress_handler(None, 0)
-    if len(rows) > most_rows:
-        raise sqlite3.DataError(f"more than {most_rows} rows")
-    return Answered(rows, frozenset(reads), frozenset(functions))
+def _blob(mapping: Mapping[str, Any]) -> Any:
+    return bytes.fromhex(mapping["blob"]) if "blob" in mapping else mapping

@@ -92,3 +92,19 @@ def batch_waits_50_ms(completions, samples):
 
 def huge(completion, sample):
     return {"reward": 10**400} if completion == "reward" else {"reward": 1.0, "extra": 10**400}
+
+
+_KEPT = []
+
+
+def allocates(completion, sample):
+    """As many megabytes as the completion says; `keep` in front: it never gives them back."""
+    megabytes = int(completion.removeprefix("keep "))
+    held = bytearray(megabytes * 1_000_000)
+    if completion.startswith("keep"):
+        _KEPT.append(held)
+    return float(os.getpid())
+
+
+def group_allocates(completions, sample):
+    return [allocates(completion, sample) for completion in completions]

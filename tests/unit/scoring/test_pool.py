@@ -119,6 +119,35 @@ def test_what_was_sent_before_a_close_is_still_scored():
         assert [shown(own.collect(one)) for one in sent] == [[1.0], [2.0]]
 
 
+def test_a_reward_that_takes_too_much_memory_costs_only_its_own_completion():
+    with RewardPool(1, timeout_s=20, memory_gb=1.0) as own:
+        ((before,),) = own.run([call("pid", "a")])
+        (outcomes,) = own.run([call("allocates", "1", "100000", "2")])
+        ((after,),) = own.run([call("pid", "a")])
+    assert [o.event for o in outcomes] == [None, "memory", None]
+    assert outcomes[1].message == "needed more memory than rewards.worker_memory_gb = 1 allows"
+    assert len({before.value, outcomes[0].value, after.value}) == 3  # each time it was replaced
+
+
+def test_a_group_over_its_memory_is_an_event_of_the_group():
+    groups = ((answered("x"), ("1", "100000")), (answered("y"), ("1",)))
+    with RewardPool(1, timeout_s=20, memory_gb=1.0) as own:
+        (outcomes,) = own.run([call("group_allocates", groups=groups)])
+    assert [o.event for o in outcomes] == ["memory", "memory", None]
+
+
+def test_a_reward_that_never_gives_memory_back_gets_a_new_worker_and_loses_nothing():
+    with RewardPool(1, timeout_s=20, memory_gb=1.0) as own:
+        outcomes = [own.run([call("allocates", "keep 300")])[0][0] for _ in range(6)]
+    assert [o.event for o in outcomes] == [None] * 6
+    assert 2 <= len({o.value for o in outcomes}) < 6
+
+
+def test_without_workers_a_lack_of_memory_is_the_same_event():
+    (outcomes,) = RewardPool(0, timeout_s=20).run([call("allocates", "1", "1000000000")])
+    assert [o.event for o in outcomes] == [None, "memory"]
+
+
 def test_close_leaves_no_process():
     with RewardPool(1, timeout_s=20) as own:
         ((outcome,),) = own.run([call("pid", "a")])
