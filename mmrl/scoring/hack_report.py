@@ -9,13 +9,14 @@ answer is right for some row by itself; the row that pays it most is left out of
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from mmrl.errors import MmrlError, RewardError, one_line
-from mmrl.scoring.pool import RewardCall, RewardPool
+from mmrl.scoring.pool import Outcome, RewardCall, RewardPool
 from mmrl.scoring.reward import Hack, Reward, resolve_reward
 from mmrl.scoring.tricks import Item, Policy, right_policies, shuffled, tricks
 
@@ -24,6 +25,7 @@ Scored = tuple[Policy, list[float]]
 MARGIN = 0.05
 FOUND = 1
 TIME_LIMIT_S = 30.0
+_ROWS_A_CALL = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +142,22 @@ class _Scorer:
         self.first_problem = ""
 
     def scored(self, policies: Sequence[Policy]) -> list[Scored]:
-        results = self.pool.run([self._call(policy) for policy in policies])
-        for outcome in (outcome for outcomes in results for outcome in outcomes if outcome.event):
-            self.first_problem = self.first_problem or f"; the first problem: {outcome.event}: {outcome.message}"
-        return [(p, [outcome.value for outcome in outcomes]) for p, outcomes in zip(policies, results, strict=True)]
+        calls = [self._calls(policy) for policy in policies]
+        results = iter(self.pool.run([call for of_policy in calls for call in of_policy]))
+        return [(p, self._values(next(results) for _ in own)) for p, own in zip(policies, calls, strict=True)]
 
-    def _call(self, policy: Policy) -> RewardCall:
-        groups = tuple((i.sample, (c,)) for i, c in zip(self.target.items, policy.completions, strict=True))
-        return RewardCall(self.target.spelling, self.target.relative_to, self.target.options, groups)
+    def _values(self, results: Iterable[Sequence[Outcome]]) -> list[float]:
+        outcomes = [outcome for of_call in results for outcome in of_call]
+        for outcome in (outcome for outcome in outcomes if outcome.event):
+            self.first_problem = self.first_problem or f"; the first problem: {outcome.event}: {outcome.message}"
+        return [outcome.value for outcome in outcomes]
+
+    def _calls(self, policy: Policy) -> list[RewardCall]:
+        """The rows in pieces, for several workers, and so that slow ones do not use up the time limit together."""
+        target = self.target
+        groups = tuple((i.sample, (c,)) for i, c in zip(target.items, policy.completions, strict=True))
+        pieces = [groups[at : at + _ROWS_A_CALL] for at in range(0, len(groups), _ROWS_A_CALL)]
+        return [RewardCall(target.spelling, target.relative_to, target.options, piece) for piece in pieces]
 
 
 def _known(scores: Iterable[float]) -> list[float]:
@@ -198,7 +208,7 @@ def lines(results: Sequence[HackResult]) -> Iterator[str]:
 def hack_report(targets: Sequence[Target], *, strict: bool = False) -> int:
     """Print table and findings of all targets; under `strict` 1 for a finding or a part left untried, else 0."""
     results, untried = [], []
-    with RewardPool(1, timeout_s=TIME_LIMIT_S) as pool:
+    with RewardPool(len(os.sched_getaffinity(0)), timeout_s=TIME_LIMIT_S) as pool:
         for target in targets:
             try:
                 results.append(hack_result(target, pool))

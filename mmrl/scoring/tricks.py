@@ -11,6 +11,7 @@ A policy answers every item of a task by one trick. A sound reward pays none of 
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,7 @@ MOST_CONSTANTS = 8
 SHUFFLES = 4
 _REPEATS = 20
 _LISTED = 20
+_MOST_CHARACTERS = 16_000  # of what is listed or repeated, beyond the first: about 4000 tokens, as completions are
 _PROMPT_COLUMNS = ("prompt", "problem", "question", "query", "instruction")
 
 
@@ -116,8 +118,9 @@ def tricks(items: Sequence[Item], form: str) -> Iterator[Policy]:
     yield Policy("empty", "no text", ("",) * count)
     yield Policy("empty", "tags alone", (_in(wrap, ""),) * count)
     others = [*items[1:], *items[:1]]
-    yield Policy("repeated", "completion", tuple("\n".join([_in(form, o.right)] * _REPEATS) for o in others))
-    yield Policy("repeated", "inside the answer", tuple(_in(wrap, " ".join([o.bare] * _REPEATS)) for o in others))
+    yield Policy("repeated", "completion", tuple("\n".join(_fitting([_in(form, o.right)] * _REPEATS)) for o in others))
+    inside = (_in(wrap, " ".join(_fitting([o.bare] * _REPEATS))) for o in others)
+    yield Policy("repeated", "inside the answer", tuple(inside))
 
 
 def _options(item: Item, items: Sequence[Item]) -> list[str]:
@@ -127,7 +130,17 @@ def _options(item: Item, items: Sequence[Item]) -> list[str]:
         options = list(options.values())
     if isinstance(options, list | tuple) and options:
         return [f"{chr(ord('A') + n)}. {option}" for n, option in enumerate(options[:26])]
-    return list(dict.fromkeys([item.bare, *(other.bare for other in items)]))[:_LISTED]
+    return _fitting(list(dict.fromkeys([item.bare, *(other.bare for other in items)]))[:_LISTED])
+
+
+def _fitting(texts: Sequence[str]) -> list[str]:
+    """As many of the first texts as a completion could hold, at least one."""
+    sizes = itertools.accumulate(map(len, texts))
+    return [
+        text
+        for number, (text, size) in enumerate(zip(texts, sizes, strict=True))
+        if not number or size <= _MOST_CHARACTERS
+    ]
 
 
 def _in(form: str, text: str) -> str:

@@ -9,6 +9,7 @@ from mmrl.scoring.cases import cases_of
 from mmrl.scoring.hack_data import MOST_ROWS, fixture_items, fixture_targets, row_targets
 from mmrl.scoring.hack_report import hack_report, hack_result, lines, markdown
 from mmrl.scoring.pool import RewardPool
+from mmrl.scoring.tricks import tricks
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,37 @@ def test_a_skewed_dataset_pays_its_most_frequent_answer(tmp_path, pool):
     assert result.tried["constant"].score == pytest.approx(29 / 39) and "yes" in result.tried["constant"].label
     assert result.findings == ["constant"]
     assert result.tried["empty"].score == result.tried["options"].score == 0
+
+
+def test_slow_rows_do_not_use_up_the_time_limit_of_one_completion_together(tmp_path):
+    """40 bare answers of 0.05 s under a limit of 1.5 s: as one call they would be stopped and made one by one again."""
+    head = f"""
+import pathlib, time
+
+def slept(completion, answer):
+    if completion in ("yes", "no"):
+        with pathlib.Path({str(tmp_path / "calls")!r}).open("a") as calls:
+            calls.write("called\\n")
+        time.sleep(0.05)
+    return float(answer in completion)
+"""
+    slow = plugin(tmp_path, "slept(completion, sample.answer)", head=head)
+    with RewardPool(1, timeout_s=1.5) as pool:
+        result = result_of(tmp_path, pool, ["yes", "no"] * 20, slow)
+    assert result.right == 1.0
+    assert len((tmp_path / "calls").read_text().splitlines()) == 40
+
+
+def test_tricks_of_long_answers_are_no_longer_than_completions(tmp_path):
+    """Of answers of 3000 characters five are listed or repeated, of one of 20,000 only itself, of short ones 20."""
+    for length, times in ((3000, 5), (20_000, 1), (3, 20)):
+        items = row_targets(
+            rows(tmp_path, [f"{n:0{length}d}" for n in range(30)]), config=config(tmp_path, "exact_text")
+        )[0].items
+        policies = {(p.trick, p.label): p.completions[0] for p in tricks(items, "@")}
+        assert len(policies["options", "joined by ', '"].split(", ")) == times
+        assert len(policies["repeated", "inside the answer"].split(" ")) == times
+        assert len(policies["repeated", "completion"].split("\n")) == times
 
 
 def test_balanced_letters_have_no_finding(tmp_path, pool):
