@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmrl.config.section import Combine
+from mmrl.scoring.ordered import ordered_scores
 
 STD_EPS = 1e-4
 """Added to the standard deviation of a part within its group, as in TRL."""
@@ -45,8 +46,8 @@ class TaskRule:
 def rewards_of_group(values_GK: np.ndarray, rule: TaskRule) -> np.ndarray:
     """The reward of each completion of one prompt, (G,); NaN where it is unscored.
 
-    sum: sum_k w_k r_k. product: prod_k r_k. ordered: `ordered`. normalised_sum: sum_k w_k (r_k - mean) / (std + 1e-4),
-    statistics over the group's scored completions (GDPO). Parts of weight 0 take no part.
+    sum: sum_k w_k r_k. product: prod_k r_k. ordered: `ordered_scores`. normalised_sum: sum_k w_k (r_k - mean) / (std +
+    1e-4), statistics over the group's scored completions (GDPO). Parts of weight 0 take no part.
 
     >>> rule = TaskRule((PartRule(0), PartRule(1, weight=0.2)))
     >>> rewards_of_group(np.array([[0.5, 1.0], [1.0, np.nan]]), rule).tolist()
@@ -88,7 +89,8 @@ def _combined(values_GK: np.ndarray, parts: Sequence[PartRule], rule: TaskRule) 
         filled_GK = np.where(np.isnan(chosen_GK), 1.0, chosen_GK) if rule.leaves_out else chosen_GK
         return np.where(np.isnan(chosen_GK).all(axis=1), np.nan, filled_GK.prod(axis=1))
     if rule.combine == "ordered":
-        return ordered(values_GK[:, [p.column for p in parts]], [p.tolerance for p in parts])
+        tolerances = [part.tolerance for part in parts]
+        return ordered_scores(values_GK[:, [part.column for part in parts]], tolerances=tolerances)
     if rule.combine == "normalised_sum":
         values_GK = values_GK.copy()
         for part in parts:
@@ -115,42 +117,3 @@ def _normalised(values_G: np.ndarray) -> np.ndarray:
     if len(scored_G) < 2 or scored_G.max() == scored_G.min():
         return np.where(np.isnan(values_G), np.nan, 0.0)
     return (values_G - scored_G.mean()) / (scored_G.std(ddof=1) + STD_EPS)
-
-
-def ordered(values_GK: np.ndarray, tolerances: Sequence[float]) -> np.ndarray:
-    """Share of the other completions that each one beats, a tie counting half: 1 for the best alone, 0 for the worst.
-
-    The first part decides; only between completions equal in it, up to its tolerance, the second does, and so on. Equal
-    means: not more than the tolerance below the best of those not yet placed, so a chain of small steps does not make
-    the ends equal. A completion alone gets 0.5; one with an unscored part NaN, and is not compared. An own
-    reconstruction of the ordered objectives of Pr-MOMDP, within a group.
-
-    Safety, rules (tolerance 0.1), progress: (1, .9, .2), (1, .85, .6), (0, 1, 1), (1, .5, .9) are in the order 1, 0, 3,
-    2 (counted from 0):
-
-    >>> values = np.array([[1, 0.9, 0.2], [1, 0.85, 0.6], [0, 1, 1], [1, 0.5, 0.9]])
-    >>> ordered(values, [0.0, 0.1, 0.0]).round(4).tolist()
-    [0.6667, 1.0, 0.0, 0.3333]
-    """
-    result_G = np.full(len(values_GK), np.nan)
-    scored = np.flatnonzero(~np.isnan(values_GK).any(axis=1)).tolist()
-    worse = len(scored)
-    for tied in _classes(values_GK, scored, tolerances):
-        worse -= len(tied)
-        share = (worse + (len(tied) - 1) / 2) / (len(scored) - 1) if len(scored) > 1 else 0.5
-        result_G[tied] = share
-    return result_G
-
-
-def _classes(values_GK: np.ndarray, rows: list[int], tolerances: Sequence[float]) -> list[list[int]]:
-    """The rows in classes of equals, best class first."""
-    if not tolerances or len(rows) < 2:
-        return [rows] if rows else []
-    best_first = sorted(rows, key=lambda row: -values_GK[row, 0])
-    classes: list[list[int]] = []
-    for row in best_first:
-        if classes and values_GK[classes[-1][0], 0] - values_GK[row, 0] <= tolerances[0] + 1e-12:
-            classes[-1].append(row)
-        else:
-            classes.append([row])
-    return [tied for rows in classes for tied in _classes(values_GK[:, 1:], rows, tolerances[1:])]

@@ -13,6 +13,7 @@ Columns, all in metres, seconds, m/s and radians of the car's frame at time 0 (x
     progress_bound metres along the route that a good planner reaches; the human driver's where the row has none
     previous_plan  what the frame before planned from now on, [[x, y], ...] in this frame
     speed_limit    m/s
+    futures        other ways in which the agents may go on, each a list as `agents` is
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from mmrl.scoring.literals import as_number, as_numbers, read_literal
 from mmrl.scoring.trajectories import MOST_POINTS
 
 FARTHEST_M = 10_000.0
+_AGENT = "{size: [length, width], poses: [[x, y, heading], ...]}"
 
 
 def read_waypoints(value: Any) -> tuple[Point, ...] | None:
@@ -116,11 +118,24 @@ def scene_of(sample: Sample, *, extended: bool) -> Scene:
 
 def read_agents(sample: Sample) -> tuple[Agent, ...]:
     """The column `agents`; RewardError, naming the sample, where it is missing or of another form."""
-    value = sample.columns.get("agents")
+    agents = _agents(sample.columns.get("agents"))
+    if agents is None:
+        raise bad_column(sample, "agents", wanted=f"a list of {_AGENT}")
+    return agents
+
+
+def read_futures(sample: Sample) -> tuple[tuple[Agent, ...], ...]:
+    """What the agents do, in each of the ways that the row knows: the column `agents`, then those of `futures`."""
+    value = sample.columns.get("futures")
+    others = [_agents(v) for v in value] if isinstance(value, list | tuple) else [None]
+    if None in others:
+        raise bad_column(sample, "futures", wanted=f"a list of lists of {_AGENT}")
+    return read_agents(sample), *(agents for agents in others if agents is not None)
+
+
+def _agents(value: Any) -> tuple[Agent, ...] | None:
     agents = [_agent(v) for v in value] if isinstance(value, list | tuple) else [None]
-    if None in agents:
-        raise bad_column(sample, "agents", wanted="a list of {size: [length, width], poses: [[x, y, heading], ...]}")
-    return tuple(agent for agent in agents if agent is not None)
+    return None if None in agents else tuple(agent for agent in agents if agent is not None)
 
 
 def human_drive(sample: Sample, *, extended: bool) -> tuple[tuple[Point, ...], Scene]:

@@ -7,6 +7,9 @@ than the objective's tolerance counts as equal and the next objective decides. "
 transitive (0.00, 0.08, 0.16 at 0.1), so answers are put into tiers instead: the best value opens a tier, everything
 within the tolerance of that best belongs to it, the best of the rest opens the next tier. Each tier is then split in
 the same way by the next objective.
+
+Where an objective is a distribution of values, not one, quantile dominance compares it without a mean (`dominance`,
+`survived`). An own reconstruction of Pr-MOMDP (arXiv 2603.20230), of which only the abstract was at hand.
 """
 
 from __future__ import annotations
@@ -78,3 +81,47 @@ def _split(values_G: np.ndarray, tier: np.ndarray, tolerance: float) -> list[np.
         parts.append(falling[start:end])
         start = end
     return parts
+
+
+def dominance(first_N: np.ndarray, second_N: np.ndarray, *, margin: float = 0.0) -> float:
+    """QD(a, b): the share of quantiles at which a is more than `margin` above b; both at the same N levels.
+
+    >>> low, middle, high = np.array([-5.0, -4, -1, 0]), np.array([-1.0, 0, 0, 0]), np.zeros(4)
+    >>> dominance(high, middle), dominance(high, low), dominance(middle, low)
+    (0.25, 0.75, 0.75)
+    """
+    return float((np.asarray(first_N) > np.asarray(second_N) + margin + _ROUNDING).mean())
+
+
+def undominated(values_GN: np.ndarray, *, threshold: float = 0.5, margin: float = 0.0) -> np.ndarray:
+    """Which of G distributions, N quantiles each, no other one dominates, (G,) bool.
+
+    a dominates b where QD(a, b) > threshold and QD(b, a) <= 1 - threshold.
+
+    >>> undominated(np.array([[-1.0, 0, 0, 0], [-5, -4, -1, 0], [0, 0, 0, 0]])).tolist()
+    [True, False, True]
+    """
+    above_GGN = values_GN[:, None] > values_GN[None] + margin + _ROUNDING
+    share_GG = above_GGN.mean(axis=2)
+    often_GG, seldom_GG = share_GG > threshold, share_GG <= 1 - threshold
+    return ~(often_GG & seldom_GG.T).any(axis=0)
+
+
+def survived(values_KGN: np.ndarray, *, threshold: float = 0.5, margin: float = 0.0) -> np.ndarray:
+    """How many of K objectives, the most important first, each of G distributions survives, (G,) int.
+
+    Of those left by the objectives before, an objective keeps those that no other one left dominates; all of them where
+    that would keep none (shares of quantiles can go round in a circle). K: kept by all.
+
+    >>> safety = [[-1.0, 0, 0, 0], [-5, -4, -1, 0], [0, 0, 0, 0]]
+    >>> progress = [[5.0, 5, 5, 5], [9, 9, 9, 9], [3, 3, 3, 3]]
+    >>> survived(np.array([safety, progress])).tolist()
+    [2, 0, 1]
+    """
+    left = np.arange(values_KGN.shape[1])
+    survived_G = np.zeros(len(left), dtype=int)
+    for values_GN in values_KGN:
+        kept = undominated(values_GN[left], threshold=threshold, margin=margin)
+        left = left[kept] if kept.any() else left
+        survived_G[left] += 1
+    return survived_G

@@ -4,10 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mmrl.scoring.combine import PartRule, TaskRule, ordered, rewards_of_group, task_scores_of_group
+from mmrl.scoring.combine import PartRule, TaskRule, rewards_of_group, task_scores_of_group
 
 NAN = math.nan
 
@@ -74,26 +72,17 @@ def test_a_constant_part_changes_nothing_in_a_normalised_sum():
 
 def test_the_first_part_decides_then_the_next_within_its_tolerance():
     values = np.array([[1, 0.9, 0.2], [1, 0.85, 0.6], [0, 1, 1], [1, 0.5, 0.9]])
-    equal(ordered(values, [0, 0.1, 0]), [2 / 3, 1, 0, 1 / 3])
-    equal(ordered(values, [0, 0, 0]), [1, 2 / 3, 0, 1 / 3])
-    equal(ordered(values, [1, 1, 0]), [0, 1 / 3, 1, 2 / 3])  # only the third part tells them apart
+
+    def with_tolerances(*tolerances: float) -> np.ndarray:
+        return rewards(values, rule(*({"tolerance": t} for t in tolerances), combine="ordered"))
+
+    equal(with_tolerances(0, 0.1, 0), [2 / 3, 1, 0, 1 / 3])
+    equal(with_tolerances(0, 0, 0), [1, 2 / 3, 0, 1 / 3])
+    equal(with_tolerances(1, 1, 0), [0, 1 / 3, 1, 2 / 3])  # only the third part tells them apart
 
 
-def test_ties_share_their_places_and_unscored_rows_are_not_compared():
-    equal(ordered(np.array([[1.0], [1.0], [0.0]]), [0]), [0.75, 0.75, 0.0])
-    equal(ordered(np.array([[1.0], [NAN], [0.0]]), [0]), [1.0, NAN, 0.0])
-    equal(ordered(np.array([[0.3]]), [0]), [0.5])
-
-
-def test_small_steps_do_not_make_the_ends_equal():
-    equal(ordered(np.array([[0.3], [0.2], [0.1]]), [0.1]), [0.75, 0.75, 0.0])
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=8))
-def test_without_tolerance_the_order_is_that_of_tuples(rows):
-    found = ordered(np.array(rows, dtype=float), [0, 0])
-    beaten = [(sum(a > b for b in rows) + (sum(a == b for b in rows) - 1) / 2) / (len(rows) - 1) for a in rows]
-    equal(found, beaten)
+def test_an_unscored_part_takes_a_completion_out_of_the_order():
+    equal(rewards([[1.0], [NAN], [0.0]], rule({}, combine="ordered")), [1.0, NAN, 0.0])
 
 
 @pytest.mark.parametrize("combine", ["sum", "product", "ordered", "normalised_sum"])

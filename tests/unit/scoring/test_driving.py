@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from makers.scoring import answered
 
-from mmrl.errors import RewardError
+from mmrl.errors import ConfigError, RewardError
 from mmrl.scoring import driving_metrics as dm
 from mmrl.scoring import driving_scene as ds
 from mmrl.scoring import trajectories as tr
 from mmrl.scoring.driving_rows import pdm_of, read_waypoints, scene_of
+from mmrl.scoring.reward import check_machine, resolve_reward
 
 ROAD = [[-20, -6], [100, -6], [100, 6], [-20, 6]]
 ROW = {"speed": 10, "drivable": [ROAD], "route": [[-20, 0], [100, 0]], "agents": []}
@@ -253,6 +254,16 @@ def test_a_bad_column_is_named(column, value, words):
     with pytest.raises(RewardError, match=r"rows\.jsonl:7 \(id=s1\): the column") as error:
         scene_of(answered(None, **{**ROW, column: value}), extended=False)
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("objectives", "words"),
+    [(["nocollision"], "no objective 'nocollision'; there are no_collision"), ([], "needs one or more objectives")],
+)
+def test_objectives_that_there_are_none_of_are_refused_at_start(objectives, words):
+    reward = resolve_reward("plan_dominance")
+    with pytest.raises(ConfigError, match=words):
+        check_machine(reward, {"objectives": objectives}, timeout_s=10.0, where="rewards.tasks.t[0]")
 
 
 def test_waypoints_are_near_finite_pairs():

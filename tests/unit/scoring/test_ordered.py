@@ -1,4 +1,6 @@
-"""Lexicographic ranks inside a group."""
+"""Lexicographic ranks inside a group, and quantile dominance."""
+
+import doctest
 
 import numpy as np
 import pytest
@@ -6,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from mmrl.scoring.ordered import ordered_scores
+from mmrl.scoring import ordered
+from mmrl.scoring.ordered import dominance, ordered_scores, survived, undominated
 
 NAN = float("nan")
 small = st.integers(-4, 4).map(lambda n: n / 4)
@@ -74,3 +77,42 @@ def test_the_mean_is_a_half_and_the_order_of_the_group_does_not_matter(values, r
 @given(groups)
 def test_only_the_order_of_the_values_matters(values):
     assert ordered_scores(values**3 * 7 - 2).tolist() == ordered_scores(values).tolist()
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=8))
+def test_without_tolerance_the_order_is_that_of_tuples(rows):
+    beaten = [(sum(a > b for b in rows) + (sum(a == b for b in rows) - 1) / 2) / (len(rows) - 1) for a in rows]
+    assert ordered_scores(np.array(rows, dtype=float)).tolist() == pytest.approx(beaten)
+
+
+def test_docstring_examples():
+    result = doctest.testmod(ordered)
+    assert result.attempted > 0 and result.failed == 0
+
+
+Z0, Z1, Z2 = [-1.0, 0, 0, 0], [-5.0, -4, -1, 0], [0.0, 0, 0, 0]
+
+
+def test_quantile_dominance_of_the_worked_numbers():
+    z0, z1, z2 = map(np.array, (Z0, Z1, Z2))
+    assert (dominance(z2, z0), dominance(z2, z1), dominance(z0, z1)) == (0.25, 0.75, 0.75)
+    assert undominated(np.array([Z0, Z1, Z2])).tolist() == [True, False, True]
+
+
+def test_a_margin_and_a_threshold_make_dominance_rarer():
+    values = np.array([Z0, Z1, Z2])
+    assert undominated(values, margin=4).tolist() == [True] * 3  # at one quantile of four it is above by 5
+    assert undominated(values, threshold=0.75).tolist() == [True] * 3
+    assert undominated(values, threshold=0.2).tolist() == [False, False, True]
+
+
+def test_objectives_are_asked_in_their_order():
+    progress = [[5.0] * 4, [9.0] * 4, [3.0] * 4]
+    assert survived(np.array([[Z0, Z1, Z2], progress])).tolist() == [2, 0, 1]
+    assert survived(np.array([progress, [Z0, Z1, Z2]])).tolist() == [0, 2, 0]
+
+
+def test_a_circle_of_dominance_decides_nothing():
+    circle = np.array([[2.0, 3, 7], [1, 5, 6], [3, 4, 5]])
+    assert not undominated(circle).any()
+    assert survived(np.array([circle, [[1.0] * 3, [0] * 3, [0] * 3]])).tolist() == [2, 1, 1]
