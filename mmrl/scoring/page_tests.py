@@ -34,6 +34,7 @@ _PICTURE = re.compile(r"!\[[^\]]{0,1000}\]\([^)]{0,1000}\)")  # bounded, so that
 _FOREIGN = re.compile(
     "[\u3040-\u30ff\u4e00-\u9fff\U0001f1e0-\U0001f1ff\U0001f300-\U0001f5ff\U0001f600-\U0001f64f\U0001f680-\U0001f6ff]"
 )
+_AROUND_MARK = 200  # characters on each side of a footnote's mark
 _SUPERSCRIPTS = dict(zip("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹", strict=True))
 _ELEMENTS = {"heading": "h1|h2|h3|h4|h5|h6", "bold": "strong|b", "italic": "em|i"}
 
@@ -273,24 +274,48 @@ class Format(PageTest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footnote(PageTest):
-    """The mark of a footnote, as `[^1]`, `<sup>1</sup>` or `¹`, stands directly behind a text; "": anywhere."""
+    """The mark of a footnote, as `[^1]`, `<sup>1</sup>` or `¹`, stands behind a text, and before one.
+
+    One mark may have the one, another the other. Letters and digits are compared, without case, in twice the length of
+    the text beside the mark. `[^1]:` begins a footnote and is no mark.
+    """
 
     marker: str
-    text: str = ""
+    appears_before_marker: str = ""
+    appears_after_marker: str = ""
+
+    def __post_init__(self) -> None:
+        if re.search(r"\s", self.marker):
+            raise ValueError(f"footnote: the marker {self.marker!r} holds a blank")
+        for text in (self.appears_before_marker, self.appears_after_marker):
+            if text and not _letters(text):
+                raise ValueError(f"footnote: {text!r} holds no letter or digit")
 
     def passes(self, page: Page, *, same_formula: SameFormula) -> bool:
-        marks = (
-            f"[^{self.marker}]",
-            f"<sup>{self.marker}</sup>",
-            "".join(_SUPERSCRIPTS.get(c, c) for c in self.marker),
+        marks = list(self._pattern().finditer(page.text))
+        befores = [_letters(page.text[max(0, mark.start() - _AROUND_MARK) : mark.start()]) for mark in marks]
+        afters = [_letters(page.text[mark.end() : mark.end() + _AROUND_MARK]) for mark in marks]
+        return (
+            bool(marks)
+            and self._is_beside(self.appears_before_marker, befores, page, at_end=True)
+            and self._is_beside(self.appears_after_marker, afters, page, at_end=False)
         )
-        sought = plain_text(self.text)
-        for mark in set(marks) - {self.marker}:
-            for found in re.finditer(re.escape(plain_text(mark)), page.plain):
-                before = page.plain[: found.start()].rstrip()[-len(sought) - self.max_diffs :] if sought else ""
-                if not sought or best_ratio(sought, before) >= self.threshold(sought):
-                    return True
-        return False
+
+    def _pattern(self) -> re.Pattern[str]:
+        mark = re.escape(self.marker)
+        raised = "".join(_SUPERSCRIPTS.get(c, "") for c in self.marker)
+        unicode = "|" + raised if len(raised) == len(self.marker) else ""
+        return re.compile(rf"\[\^{mark}\](?!:)|<sup[^>]{{0,200}}>{mark}</sup>{unicode}", re.IGNORECASE)
+
+    def _is_beside(self, text: str, beside: Sequence[str], page: Page, *, at_end: bool) -> bool:
+        sought, least = _letters(text), self.threshold(plain_text(text)) if text else 0.0
+        size = 2 * len(sought)
+        near = (where[-size:] if at_end else where[:size] for where in beside)
+        return not text or any(where and best_ratio(sought, where) >= least for where in near)
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, plain_text(text))).lower()
 
 
 TYPES: dict[str, type[PageTest]] = {

@@ -157,4 +157,4 @@ def _footnotes(blocks: Sequence[Block]) -> Iterator[Test]:
             before = plain_text("".join(r.text for r in block.runs[:place] if not r.math))[-20:]
             if run.raised and run.text.strip().isdigit() and len(before) >= 5 and made < FOOTNOTES:
                 made += 1
-                yield {"type": "footnote", "marker": run.text.strip(), "text": before}
+                yield {"type": "footnote", "marker": run.text.strip(), "appears_before_marker": before}

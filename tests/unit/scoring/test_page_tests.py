@@ -151,14 +151,37 @@ def test_form(page, kind, wanted):
     ("page", "wanted"),
     [
         ("as shown before[^2].", True),
-        ("as shown before<sup>2</sup>", True),
+        ("as Shown, before<sup>2</sup>", True),
+        ("as shown before <sup class=ref>2</sup>", True),
         ("as shown before²", True),
         ("as shown before 2", False),
+        ("as shown before[^2]: it", False),
         ("as shown after², before", False),
+        ("as shown before the others came after²", False),
     ],
 )
 def test_footnotes_stand_behind_their_text(page, wanted):
-    assert passes(page, type="footnote", marker="2", text="shown before") is wanted
+    assert passes(page, type="footnote", marker="2", appears_before_marker="shown before") is wanted
+
+
+@pytest.mark.parametrize(
+    ("page", "wanted"),
+    [
+        ("as shown before[^2].\n\n<sup>2</sup> In a letter of 1801.", True),
+        ("<sup>2</sup> In a letter of 1801.", False),
+        ("as shown before[^2]. More was never said.\n\n[^2]: In a letter of 1801.", False),
+        ("as shown before². In a letter", True),
+    ],
+)
+def test_one_mark_stands_behind_a_text_and_one_before_another(page, wanted):
+    texts = {"appears_before_marker": "shown before", "appears_after_marker": "In a letter"}
+    assert passes(page, type="footnote", marker="2", **texts) is wanted
+
+
+def test_a_footnote_s_mark_has_no_blank_and_its_texts_have_letters():
+    for wrong in ({"marker": "2 3"}, {"marker": "2", "appears_after_marker": "..."}):
+        with pytest.raises(ValueError, match="footnote: "):
+            read_test({"type": "footnote", **wrong})
 
 
 @pytest.mark.parametrize(
