@@ -5,19 +5,23 @@ Bounds: 0 to 1.
 Answer: the page in Markdown or HTML, with or without front matter; a page of more than 100,000 characters passes no
 test. The dataset's answer is a list of tests of olmOCR-Bench's form, `mmrl.scoring.page_tests` describes each type.
 Space: none.
-Source: olmOCR 2. There a page shorter than the text that is sought passes if it is a part of that text; here it does
-not. Formulas are compared by MathML alone, without the layout in a browser.
+Unit: seconds (`time_limit_s`, of the browser).
+Source: olmOCR 2. There a page shorter than the text that is sought passes if it is a part of that text, and formulas
+match by the rule that `formula_match` describes: `official`. By default a shorter page does not, and formulas match by
+MathML; `layout`: those that look alike in a browser match too. All formulas of a page take one call of the browser.
 Example: 7 of 10 tests 0.7; 6 of 8 of one type and 1 of 2 of another: 0.7, macro 0.625.
 """
 
 import functools
+import itertools
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError
+from mmrl.scoring.formula_layout import laid_out_alike, require_layout
 from mmrl.scoring.gold import bad_answer
 from mmrl.scoring.katex import mathml, require_katex, same_formula
 from mmrl.scoring.page_tests import Math, Page, PageTest, read_test
@@ -30,11 +34,26 @@ KNOWN_HACKS = {"options": "several pages in one pass the tests of each; order an
 
 
 def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
-    require_katex("page_tests")
+    if options["layout"] or options["official"]:
+        require_layout("page_tests", options, timeout_s=timeout_s)
+    else:
+        require_katex("page_tests")
 
 
-def score(completion: str, sample: Sample, *, macro: bool = False) -> dict[str, float]:
-    """`macro`: types of test count alike, however many tests each has. Returns each type's share too."""
+def score(
+    completion: str,
+    sample: Sample,
+    *,
+    macro: bool = False,
+    layout: bool = False,
+    official: bool = False,
+    time_limit_s: float = 8.0,
+    allow_weak_sandbox: bool = False,
+) -> dict[str, float]:
+    """`macro`: types of test count alike, however many tests each has. Returns each type's share too.
+
+    `layout`: formulas that look alike match too. `official`: texts and formulas match as in olmOCR.
+    """
     if not isinstance(sample.answer, list) or not sample.answer:
         raise bad_answer(sample, wanted="a list of tests")
     try:
@@ -42,13 +61,26 @@ def score(completion: str, sample: Sample, *, macro: bool = False) -> dict[str, 
     except (ValueError, TypeError) as error:
         raise RewardError(f"{sample.where}: the answer holds a test that cannot be run: {error}") from error
     _, text = split_front_matter(extract_prediction(completion, answer="plain") or "")
-    page = Page(text)
+    page = Page(text, official=official)
+    rule = functools.partial(same_formula, contains=official)
+    flags = [len(text) <= MAX_TEXT and test.passes(page, same_formula=rule) for _, test in tests]
+    if (layout or official) and len(text) <= MAX_TEXT:
+        failed = {test for (_, test), flag in zip(tests, flags, strict=True) if isinstance(test, Math) and not flag}
+        alike = _by_layout(failed, page, official=official, time_limit_s=time_limit_s)
+        flags = [flag or test in alike for (_, test), flag in zip(tests, flags, strict=True)]
     passed: dict[str, list[bool]] = defaultdict(list)
-    for kind, test in tests:
-        passed[kind].append(len(text) <= MAX_TEXT and test.passes(page, same_formula=same_formula))
-    shares = {kind: sum(flags) / len(flags) for kind, flags in passed.items()}
+    for (kind, _), flag in zip(tests, flags, strict=True):
+        passed[kind].append(flag)
+    shares = {kind: sum(group) / len(group) for kind, group in passed.items()}
     reward = sum(shares.values()) / len(shares) if macro else sum(map(sum, passed.values())) / len(tests)
     return {"reward": reward, **shares}
+
+
+def _by_layout(tests: Collection[Math], page: Page, *, official: bool, time_limit_s: float) -> set[Math]:
+    """The tests that pass by how formulas look."""
+    pairs = {test: [(found, test.math.strip()) for found in test.likely(page)] for test in tests}
+    alike = laid_out_alike(itertools.chain(*pairs.values()), official=official, time_limit_s=time_limit_s)
+    return {test for test, candidates in pairs.items() if not alike.isdisjoint(candidates)}
 
 
 @functools.lru_cache(256)

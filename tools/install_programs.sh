@@ -1,7 +1,7 @@
 #!/bin/sh
-# Install the programs that some rewards run, a TeX engine, a browser, and bubblewrap for the sandbox's namespaces, and
-# those that start a training on several machines. Debian and Ubuntu only. What cannot be had is named and left out: the
-# rewards that need it then do not start, and tests that need it are skipped with the reason.
+# Install the programs that some rewards run, a TeX engine, a browser, KaTeX's fonts, and bubblewrap for the sandbox's
+# namespaces, and those that start a training on several machines. Debian and Ubuntu only. What cannot be had is named
+# and left out: the rewards that need it then do not start, and tests that need it are skipped with the reason.
 set -u
 
 as_root=
@@ -14,6 +14,7 @@ command -v apt-get >/dev/null || { echo "install_programs: no apt-get; nothing i
 wanted=
 command -v bwrap >/dev/null || wanted="$wanted bubblewrap"
 command -v chromium-headless-shell >/dev/null || wanted="$wanted chromium-headless-shell"
+[ -f /usr/share/javascript/katex/katex.min.css ] || wanted="$wanted libjs-katex"
 command -v pdflatex >/dev/null || wanted="$wanted texlive-latex-base texlive-latex-recommended"
 [ -x /usr/sbin/sshd ] || wanted="$wanted openssh-server openssh-client"
 command -v pdsh >/dev/null || wanted="$wanted pdsh"

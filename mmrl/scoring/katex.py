@@ -20,18 +20,19 @@ from mmrl.errors import ConfigError
 _INSTALL = "pip install 'mmrl[latex]'"
 _SCRIPT = "katex.min.js"
 _SECONDS, _MEMORY_BYTES, _LONGEST = 2, 128_000_000, 20_000
+OPTIONS = 'displayMode: true, strict: "ignore", trust: false, maxExpand: 1000, maxSize: 100'
+"""KaTeX's, as JavaScript: no links, pictures or attributes from the formula, and an end to its macros."""
+
 _CALL = """
 (latex) => {
   try {
-    return JSON.stringify(katex.renderToString(latex, {
-      displayMode: true, output: "mathml", strict: "ignore", trust: false, maxExpand: 1000, maxSize: 100,
-    }));
+    return JSON.stringify(katex.renderToString(latex, {OPTIONS, output: "mathml"}));
   } catch (error) {
     if (error instanceof katex.ParseError) return "null";
     throw error;
   }
 }
-"""
+""".replace("OPTIONS", OPTIONS)
 _ANNOTATION = re.compile(r"<annotation\b.*?</annotation>", re.DOTALL)
 _MATH = re.compile(r"<math\b[^>]*>(.*)</math>", re.DOTALL)
 _ALONE = re.compile(r"<mrow>(<(m[ino])\b[^<]*</\2>)</mrow>")
@@ -43,7 +44,7 @@ def require_katex(what: str) -> None:
     if find_spec("quickjs") is None:
         raise ConfigError(f"{what} needs the Python package 'quickjs-ng'; {_INSTALL}")
     try:
-        _script()
+        katex_script()
     except metadata.PackageNotFoundError as error:
         raise ConfigError(f"{what} needs KaTeX from the Python package 'sphinxcontrib-katex'; {_INSTALL}") from error
 
@@ -106,11 +107,12 @@ def _new_engine() -> Any:
     context = quickjs.Context()
     context.set_memory_limit(_MEMORY_BYTES)
     context.set_time_limit(_SECONDS)
-    context.eval(_script())
+    context.eval(katex_script())
     return context.eval(_CALL)
 
 
-def _script() -> str:
+def katex_script() -> str:
+    """KaTeX itself, as JavaScript that defines `katex`. metadata.PackageNotFoundError where it is missing."""
     for file in metadata.files("sphinxcontrib-katex") or ():
         if file.name == _SCRIPT:
             return file.read_text(encoding="utf-8")

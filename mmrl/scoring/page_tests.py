@@ -40,10 +40,17 @@ _ELEMENTS = {"heading": "h1|h2|h3|h4|h5|h6", "bold": "strong|b", "italic": "em|i
 
 
 class Page:
-    """A transcription, with what tests look at made once, when first asked for. HTML comments are no part of it."""
+    """A transcription, with what tests look at made once, when first asked for. HTML comments are no part of it.
 
-    def __init__(self, text: str) -> None:
-        self.text = _COMMENT.sub("", text)
+    official: a text is found on a page shorter than itself if the page is a part of it, as in olmOCR.
+    """
+
+    def __init__(self, text: str, *, official: bool = False) -> None:
+        self.text, self.official = _COMMENT.sub("", text), official
+
+    def ratio(self, sought: str, where: str) -> float:
+        """How well a text is found in a part of the page, of 0 to 1."""
+        return fuzz.partial_ratio(sought, where) / 100 if self.official else best_ratio(sought, where)
 
     @functools.cached_property
     def plain(self) -> str:
@@ -124,7 +131,7 @@ class PageTest(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present(PageTest):
-    """A text stands on the page, or in its first and last characters: best_ratio >= 1 - max_diffs / length."""
+    """A text stands on the page, or in its first and last characters: a ratio >= 1 - max_diffs / length."""
 
     text: str
     case_sensitive: bool = True
@@ -140,7 +147,7 @@ class Present(PageTest):
         sought, where = plain_text(self.text), page.plain if self.case_sensitive else page.lower
         if self.first_n or self.last_n:
             where = where[: self.first_n or 0] + (where[-self.last_n :] if self.last_n else "")
-        return best_ratio(sought if self.case_sensitive else sought.lower(), where) >= self.threshold(sought)
+        return page.ratio(sought if self.case_sensitive else sought.lower(), where) >= self.threshold(sought)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,11 +226,15 @@ class Math(PageTest):
     ignore_dollar_delimited: bool = False
 
     def passes(self, page: Page, *, same_formula: SameFormula) -> bool:
-        sought, found = self.math.strip(), page.formulas(dollars=not self.ignore_dollar_delimited)
-        if sought in found:
+        sought = self.math.strip()
+        if sought in page.formulas(dollars=not self.ignore_dollar_delimited):
             return True
-        likely = sorted(set(found), key=lambda formula: -fuzz.ratio(formula, sought))[:MAX_FORMULAS]
-        return any(same_formula(formula, sought) for formula in likely)
+        return any(same_formula(formula, sought) for formula in self.likely(page))
+
+    def likely(self, page: Page) -> list[str]:
+        """The page's formulas that are compared, the most similar ones first."""
+        found = set(page.formulas(dollars=not self.ignore_dollar_delimited))
+        return sorted(found, key=lambda formula: -fuzz.ratio(formula, self.math.strip()))[:MAX_FORMULAS]
 
 
 MAX_FORMULAS = 50  # rendered for one test, the most similar ones: as many as olmOCR mines of a page
@@ -269,7 +280,7 @@ class Format(PageTest):
 
     def passes(self, page: Page, *, same_formula: SameFormula) -> bool:
         sought = plain_text(self.text)
-        return any(best_ratio(sought, found) >= self.threshold(sought) for found in page.elements(self.format))
+        return any(page.ratio(sought, found) >= self.threshold(sought) for found in page.elements(self.format))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +322,7 @@ class Footnote(PageTest):
         sought, least = _letters(text), self.threshold(plain_text(text)) if text else 0.0
         size = 2 * len(sought)
         near = (where[-size:] if at_end else where[:size] for where in beside)
-        return not text or any(where and best_ratio(sought, where) >= least for where in near)
+        return not text or any(where and page.ratio(sought, where) >= least for where in near)
 
 
 def _letters(text: str) -> str:
