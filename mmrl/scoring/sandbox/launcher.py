@@ -24,7 +24,7 @@ PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 1, 24, 
 SECCOMP_MODE_FILTER = 2
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 LANDLOCK_RULE_PATH_BENEATH = 1
-CAPSET, CAPABILITY_VERSION_3 = 126, 0x20080522
+CAPABILITY_VERSION_3 = 0x20080522
 REFUSED = 125
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -64,7 +64,7 @@ def _drop_capabilities():
     for capability in range(64):
         _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
-    _check(_libc.syscall(CAPSET, header, bytes(24)), "capset")
+    _check(_libc.capset(header, bytes(24)), "capset")
 
 
 def _landlock(handled, rules):

@@ -18,7 +18,7 @@ from typing import IO
 from mmrl.scoring.sandbox import landlock, seccomp
 from mmrl.scoring.sandbox.job import Job, KilledBy, Limits, Result, Tree
 from mmrl.scoring.sandbox.python_runtime import interpreter, python_trees
-from mmrl.scoring.sandbox.walls import bubblewrap, layers
+from mmrl.scoring.sandbox.walls import bubblewrap, layers, shows_own_processes
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 _WATCH_S = 0.1
@@ -27,6 +27,7 @@ _LAST_BREATH_S = 2.0
 _STALE_S = 3600.0
 _PREFIX = "mmrl-sandbox-"
 _DEVICES = tuple(Path("/dev") / name for name in ("null", "zero", "full", "random", "urandom"))
+_PROC = Path("/proc")
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/usr/share/zoneinfo")
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
@@ -52,10 +53,11 @@ def run(job: Job, *, walls: tuple[str, ...] | None = None) -> Result:
             (scratch / _plain(name)).write_bytes(content)
         with tempfile.TemporaryFile() as stdin:
             stdin.write(job.stdin)
-            stdin.seek(0)
-            watched = _Watched(
-                _start(command(job, scratch, walls), job, scratch, stdin), job.limits, scratch, began=began
-            )
+            stdin.flush()
+            # Opened anew: what the command could write to would be a file outside the scratch folder.
+            with Path(f"/proc/self/fd/{stdin.fileno()}").open("rb") as read_only:
+                process = _start(command(job, scratch, walls), job, scratch, read_only)
+            watched = _Watched(process, job.limits, scratch, began=began)
             watched.wait()
         files = dict(_collected(job, scratch))
         return watched.result(files)
@@ -127,7 +129,8 @@ def _bubblewrap(trees: tuple[Tree, ...], scratch: Path) -> list[str]:
     binds: list[str] = []
     masked: list[str] = []
     for tree in (t for t in trees if not t.names_only):
-        binds += ["--ro-bind", str(tree.path), str(tree.path)]
+        own = tree.path == _PROC and shows_own_processes()
+        binds += ["--proc", "/proc"] if own else ["--ro-bind", str(tree.path), str(tree.path)]
         for name in tree.hidden:
             if (tree.path / name).is_dir():
                 binds += ["--tmpfs", str(tree.path / name)]
@@ -188,11 +191,16 @@ class _Watched:
     def _exceeded(self) -> KilledBy | None:
         if any(len(p) > self.limits.output_bytes for p in self.printed.values()):
             return "output"
-        if _disk_exceeded(self.scratch, self.limits):
+        if _disk_exceeded(self.scratch, self.limits, deleted=self._deleted_bytes()):
             return "disk"
         if self.limits.processes > 1 and (by := self._processes_exceeded()) is not None:
             return by
         return "wall" if time.monotonic() - self.began >= self.limits.wall_s else None
+
+    def _deleted_bytes(self) -> int:
+        """Space of files that the job has deleted and holds open: no folder shows them. Of a job of several processes,
+        a browser, it is not looked for: what it deletes is memory that it shares, which counts as such."""
+        return sum(map(_deleted_bytes, _descendants(self.process.pid))) if self.limits.processes == 1 else 0
 
     def _processes_exceeded(self) -> KilledBy | None:
         # The launcher and bubblewrap's two are not the job's.
@@ -246,9 +254,36 @@ def _resident_of_group(group: int) -> Iterator[int]:
                 yield int(fields[21]) * page
 
 
-def _disk_exceeded(folder: Path, limits: Limits) -> bool:
+def _descendants(process: int) -> Iterator[int]:
+    """A process and all it started, and they."""
+    yield process
+    try:
+        children = [
+            int(child)
+            for thread in os.scandir(f"/proc/{process}/task")
+            for child in Path(thread.path, "children").read_text().split()
+        ]
+    except OSError:  # it has ended
+        return
+    for child in children:
+        yield from _descendants(child)
+
+
+def _deleted_bytes(process: int) -> int:
+    """Space of deleted files that a process holds open. Its standard input is one, and no work of its own."""
+    sizes: dict[tuple[int, int], int] = {}
+    with contextlib.suppress(OSError):  # it has ended
+        for entry in os.scandir(f"/proc/{process}/fd"):
+            with contextlib.suppress(OSError):  # closed since it was listed
+                facts = entry.stat()
+                if entry.name != "0" and stat.S_ISREG(facts.st_mode) and facts.st_nlink == 0:
+                    sizes[facts.st_dev, facts.st_ino] = facts.st_blocks * 512
+    return sum(sizes.values())
+
+
+def _disk_exceeded(folder: Path, limits: Limits, *, deleted: int) -> bool:
     """Too many files, too large, nested too deep to be counted in time, or kept from being counted."""
-    files = size = 0
+    files, size = 0, deleted
     folders = [(str(folder), 0)]
     while folders:
         path, depth = folders.pop()
@@ -265,7 +300,7 @@ def _disk_exceeded(folder: Path, limits: Limits) -> bool:
             continue  # gone since it was listed
         except OSError:
             return True
-    return False
+    return size > limits.disk_bytes
 
 
 def _collected(job: Job, scratch: Path) -> Iterator[tuple[str, bytes]]:

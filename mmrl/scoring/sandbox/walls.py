@@ -36,12 +36,16 @@ def send(kind, family, address):
         sender.settimeout(1)
         sender.connect(address)
         sender.send(b"x")
+def send_by_pair(address):
+    here, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    here.sendto(b"x", address)
 print(json.dumps({
     "read": allowed(lambda: open(FOLDER + "/secret").close()),
     "write": allowed(lambda: open(FOLDER + "/new", "w").close()),
     "tcp": allowed(lambda: send(socket.SOCK_STREAM, socket.AF_INET, ("127.0.0.1", TCP))),
     "udp": allowed(lambda: send(socket.SOCK_DGRAM, socket.AF_INET, ("127.0.0.1", UDP))),
     "unix": allowed(lambda: send(socket.SOCK_DGRAM, socket.AF_UNIX, FOLDER + "/socket")),
+    "pair": allowed(lambda: send_by_pair(FOLDER + "/socket")),
     "signal": allowed(lambda: os.kill(PARENT, 0)),
 }))
 """
@@ -86,14 +90,22 @@ def layers() -> tuple[str, ...]:
 def bubblewrap() -> str | None:
     """Path of a bwrap that can make its namespaces here; containers often forbid it."""
     program = shutil.which("bwrap")
-    if program is None:
-        return None
-    tried = (program, "--unshare-all", "--ro-bind", "/", "/", "/bin/true")
+    return program if program is not None and _starts(program) else None
+
+
+@functools.cache
+def shows_own_processes() -> bool:
+    """Whether bubblewrap can give a program a /proc of its own processes; where a container masks /proc, it cannot."""
+    program = bubblewrap()
+    return program is not None and _starts(program, "--proc", "/proc")
+
+
+def _starts(program: str, *options: str) -> bool:
+    tried = (program, "--unshare-all", "--ro-bind", "/", "/", *options, "/bin/true")
     try:
-        done = subprocess.run(tried, capture_output=True, timeout=10, check=False)
+        return subprocess.run(tried, capture_output=True, timeout=10, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return program if done.returncode == 0 else None
+        return False
 
 
 @functools.cache
@@ -118,7 +130,7 @@ def isolation(walls: tuple[str, ...] | None = None) -> Isolation:
     return Isolation(
         layers=walls,
         files=not tried["read"] and not tried["write"],
-        network=not (tried["tcp"] or tried["udp"] or tried["unix"]),
+        network=not any(tried[way] for way in ("tcp", "udp", "unix", "pair")),
         # Inside a process namespace the number belongs to nobody, or to the probe's own init.
         processes=not tried["signal"] or "bubblewrap" in walls,
     )

@@ -124,6 +124,109 @@ def test_no_connection_to_this_machine_or_another(walls):
             server.accept()
 
 
+def test_no_socket_of_any_family_and_no_pair_that_reaches_others(walls, tmp_path):
+    """A pair of datagram sockets could be sent from to any Unix socket of the machine, by path or abstract name."""
+    names = (str(tmp_path / "by-path"), f"\0mmrl-{os.getpid()}")
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as by_path,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as abstract,
+    ):
+        by_path.bind(names[0])
+        abstract.bind(names[1])
+        code = f"""
+import socket
+def tried(action):
+    try:
+        action()
+        print("reached")
+    except OSError:
+        pass
+for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET, 38, 40):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW):
+        tried(lambda: socket.socket(family, kind))
+tried(lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+    here, there = socket.socketpair(socket.AF_UNIX, kind)
+    here.send(b"x")
+    assert there.recv(1) == b"x"
+    for name in {names!r}:
+        there.close()
+        tried(lambda: here.connect(name))
+        tried(lambda: here.sendto(b"x", name))
+        tried(lambda: here.bind(name))
+tried(lambda: here.sendmsg([b"x"]))
+print("done")
+"""
+        result = attack(code, walls)
+        assert result.stdout == b"done\n", result.text("stderr")
+        for server in (by_path, abstract):
+            server.settimeout(0)
+            with pytest.raises(BlockingIOError):
+                server.recv(1)
+
+
+def test_nothing_of_the_scorer_is_in_its_environment_or_processes(walls, monkeypatch):
+    monkeypatch.setenv("MMRL_TEST_SECRET", "secret-of-the-scorer")
+    code = f"""
+import os
+print(sorted(os.environ))
+for path in ("/proc/1/environ", "/proc/self/environ", "/proc/{os.getpid()}/environ", "/proc/{os.getpid()}/mem",
+             "/proc/{os.getpid()}/maps", "/proc/self/mem", "/proc/kcore", "/dev/mem", "/dev/kmsg"):
+    try:
+        open(path, "rb").read(1)
+        print("read", path)
+    except OSError:
+        pass
+print([n for n in range(3, 256) if os.path.exists(f"/dev/fd/{{n}}")])
+for number in range(3, 256):
+    try:
+        os.fstat(number)
+        print("open", number)
+    except OSError:
+        pass
+"""
+    names = ["HOME", "LANG", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PATH", "PYTHONHASHSEED", "TMPDIR"]
+    shown = attack(code, walls).text()
+    assert shown.replace(", 'PWD'", "") == f"{names}\n[]\n" and "secret" not in shown
+
+
+@pytest.mark.parametrize(
+    "call", ["process_vm_readv(PARENT, 0, 0, 0, 0, 0)", "ptrace(16, PARENT, 0, 0)", "prctl(4, 0, 0, 0, 0)",
+             "unshare(0x10000000)", "setns(0, 0)", "personality(0xffffffff)", "syscall(435, 0, 0)"]
+)  # fmt: skip
+def test_calls_by_number_are_refused(walls, call):
+    code = f"import ctypes; print(ctypes.CDLL(None).{call.replace('PARENT', str(os.getpid()))})"
+    result = attack(code, walls)
+    assert result.stdout == b"-1\n", result
+
+
+def test_standard_input_cannot_be_written(walls):
+    result = run(Job(python_command("import os; os.write(0, b'x')"), stdin=b"input"), walls=walls)
+    assert b"Bad file descriptor" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "code_or_limit"),
+    [
+        ("import ctypes; ctypes.string_at(0)", {139, -11}),
+        ("import os; os.abort()", {134, -6}),
+        ("import os; os._exit(77)", {77}),
+        ("import sys; sys.setrecursionlimit(10**9)\ndef f(n): return [f(n + 1)]\nf(0)", {"wall", 139, -11, 1}),
+        ("import atexit, time; atexit.register(time.sleep, 100)", {"wall"}),
+        ("class A:\n  def __del__(self):\n    while True: pass\na = A()", {"wall"}),
+        ("import signal\nfor n in range(1, 65):\n  try: signal.signal(n, signal.SIG_IGN)\n"
+         "  except (OSError, ValueError): pass\nwhile True: pass", {"wall"}),
+        ("import threading\nfor _ in range(10**6): threading.Thread(target=lambda: exec('while 1: pass')).start()",
+         {"wall", "cpu", 1}),
+        ("open('sparse', 'wb').truncate(10**15)", {1}),
+        ("import mmap; mmap.mmap(-1, 2 * 10**9)", {1}),
+    ],
+)  # fmt: skip
+def test_whatever_way_a_program_ends_or_does_not_the_scorer_goes_on(walls, code, code_or_limit):
+    result = attack(code, walls, wall_s=2.0)
+    assert (result.killed_by or result.exit_code) in code_or_limit, result
+
+
 def test_an_endless_loop_is_ended(walls):
     result = attack("while True: pass", walls, wall_s=1.0)
     assert result.killed_by == "wall" and 1.0 <= result.seconds < 3.0
@@ -148,6 +251,18 @@ def test_one_large_file_is_refused(walls):
 def test_many_small_files_are_ended(walls):
     code = "import time\nfor i in range(100_000): open(f'f{i}', 'wb').write(b'x' * 10_000)\ntime.sleep(9)"
     assert attack(code, walls, disk_bytes=3_000_000).killed_by == "disk"
+
+
+def test_files_that_are_deleted_and_held_open_count(walls):
+    code = """
+import os, time
+for i in range(200):
+    held = os.open("f", os.O_CREAT | os.O_RDWR)
+    os.unlink("f")
+    os.write(held, bytes(1_000_000))
+time.sleep(9)
+"""
+    assert attack(code, walls, disk_bytes=30_000_000).killed_by == "disk"
 
 
 def test_a_memory_bomb_gets_no_memory(walls):
