@@ -28,9 +28,13 @@ from mmrl.rollout.vllm_private import MAX_ALTERNATIVES, CoreOptions, CoreOutput,
 _Part = int | tuple[int, ...]
 
 
+class GivenUpError(EngineError):
+    """vLLM gave up a request on its way, and goes on with the others. Another engine may answer it."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Refused:
-    """A request that vLLM cannot serve. Nothing of it is left in vLLM; other requests go on."""
+    """A request that vLLM cannot serve, or gave up. Nothing of it is left in vLLM; other requests go on."""
 
     request: Request
     error: EngineError
@@ -111,7 +115,12 @@ class Decoding:
         results: list[Group | Refused] = list(self._feed())
         for output in self._core.step() if self._running else ():
             self.reused_tokens += output.num_cached
+            if output.name not in self._running:  # of a request that was given up in this very step
+                continue
             pending, part = self._running.pop(output.name)
+            if output.problem:
+                results.append(self._given_up(pending.request, output))
+                continue
             if isinstance(part, int):
                 pending.outputs[part] = output
             elif output.score is not None:
@@ -128,6 +137,11 @@ class Decoding:
     def clear(self) -> None:
         """Forget all requests."""
         self._drop(lambda pending: True)
+
+    def _given_up(self, request: Request, output: CoreOutput) -> Refused:
+        self.drop(request)
+        said = f"vLLM ended a completion with {output.finish_reason!r}: {output.problem}"
+        return Refused(request, GivenUpError(f"request {request.request_id} ({request.prompt.sample_id}): {said}"))
 
     def _drop(self, is_dropped: Callable[[_Pending], bool]) -> None:
         self._waiting = deque(job for job in self._waiting if not is_dropped(job[0]))
@@ -187,16 +201,13 @@ class Decoding:
         """
         if len(prefix) == sampling.max_new_tokens:
             return 0, "length"
-        reason = output.finish_reason
-        if reason not in ("stop", "length"):
-            raise EngineError(f"vLLM ended a completion with {reason!r}")
         if prefix and sampling.stop:
             for count in range(1, len(output.ids)):
                 if completes_stop([*prefix, *output.ids[:count]], sampling.stop, self._processor):
                     return count, "stop"
             if completes_stop([*prefix, *output.ids], sampling.stop, self._processor):
                 return len(output.ids), "stop"
-        return len(output.ids), "stop" if reason == "stop" else "length"
+        return len(output.ids), "stop" if output.finish_reason == "stop" else "length"
 
 
 class _Prompts:

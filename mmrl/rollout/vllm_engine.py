@@ -63,7 +63,8 @@ class VllmEngine:
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Group]:
         """Yield one Group per request as it finishes. Raises EngineError, before anything is decoded, for requests
-        that cannot be served; while decoding, for those vLLM refuses, and when it fails, which leaves it broken.
+        that cannot be served; while decoding, for those vLLM refuses or gives up (GivenUpError), and when it fails,
+        which leaves it broken.
 
         The same seed, prompt and weights give the same completions; the size of the batch changes logits by rounding
         only. Before a second `generate`, and before new weights, the first must be used up or closed.
@@ -81,7 +82,7 @@ class VllmEngine:
         self._decoding.add(request)
 
     def step(self) -> list[Group | Refused]:
-        """One forward pass for the requests on their way: those that end with it, or that vLLM refuses."""
+        """One forward pass for the requests on their way: those that end with it, or that vLLM refuses or gives up."""
         return self._guarded(self._decoding.step)
 
     def drop(self, request: Request) -> None:

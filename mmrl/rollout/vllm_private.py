@@ -10,6 +10,7 @@ Shape letters: T prompt tokens, N patches, X values of a patch, V vocabulary, B 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from mmrl.data.rendered import MediaEntry
 from mmrl.data.vision import VisionGeometry
 from mmrl.errors import EngineError
 from mmrl.models.families import FAMILIES
+from mmrl.rollout.cpu_linear import cpu_linear
 from mmrl.rollout.vllm_guard import engine_errors, import_vllm, unchanged_environment, vllm_module
 from mmrl.rollout.vllm_media import MediaSpan
 
@@ -43,7 +45,7 @@ class CoreOptions:
     max_num_seqs: int = 256
     gpu_memory_utilization: float = 0.4
     cpu_kv_cache_gb: int = 1
-    cpu_packing: bool = True
+    cpu_packing: bool = False
     enforce_eager: bool = False
     trust_remote_code: bool = False
     weight_transfer: str | None = None
@@ -75,7 +77,10 @@ class CoreSampling:
 
 @dataclass(frozen=True, slots=True)
 class CoreOutput:
-    """A finished completion. score: the log-prob of `score_id` at its first token. num_cached: prompt tokens reused."""
+    """A finished completion. score: the log-prob of `score_id` at its first token. num_cached: prompt tokens reused.
+
+    problem: why vLLM gave it up, where `finish_reason` is neither `stop` nor `length`; else empty.
+    """
 
     name: str
     ids: tuple[int, ...]
@@ -84,6 +89,7 @@ class CoreOutput:
     alternatives: tuple[tuple[tuple[int, float], ...], ...]
     score: float | None
     num_cached: int
+    problem: str = ""
 
 
 class VllmCore:
@@ -100,7 +106,7 @@ class VllmCore:
             engine_errors(f"opening vLLM for {folder}"),
             unchanged_environment(),
             _unchanged_threads(),
-            _packing(options.cpu_packing),
+            _matrices(options.cpu_packing),
         ):
             os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cpu_kv_cache_gb)
             self._llm = vllm.LLM(
@@ -132,8 +138,10 @@ class VllmCore:
             self._model: Any = self._llm.apply_model(lambda model: model)[0]
             self._prefixes = FAMILIES[self._engine.model_config.hf_config.model_type].engine_prefixes
             self._fields = self._llm.renderer.get_mm_processor()._get_mm_fields_config
+            self._warnings = _SchedulerWarnings()
         self.max_model_len = options.max_model_len
         self.max_num_seqs = options.max_num_seqs
+        self._packed = options.cpu_packing
 
     def medium(self, entry: MediaEntry, geometry: VisionGeometry) -> Any:
         """One medium as vLLM's vision tower takes it: normalised fp32 pixels, with what the family says of them."""
@@ -188,7 +196,8 @@ class VllmCore:
     def step(self) -> list[CoreOutput]:
         """One forward pass for what is queued and running; the completions that ended with it."""
         with engine_errors("a decoding step"):
-            return [_output(output) for output in self._engine.step() if output.finished]
+            self._warnings.texts.clear()
+            return [_output(output, self._warnings.texts) for output in self._engine.step() if output.finished]
 
     def abort(self, names: Sequence[str]) -> None:
         with engine_errors("aborting requests"):
@@ -200,7 +209,7 @@ class VllmCore:
         Straight into the parameters where vLLM keeps them as they were given, which is one copy. Where it has made
         something else of them (oneDNN's packed matrices, on a CPU) they are made anew, layer by layer.
         """
-        with engine_errors("taking new weights"), torch.no_grad():
+        with engine_errors("taking new weights"), torch.no_grad(), _matrices(self._packed):
             renamed = ((_engine_name(name, self._prefixes), tensor) for name, tensor in named_tensors)
             if _keeps_weights(self._model):
                 self._model.load_weights(renamed)
@@ -210,7 +219,7 @@ class VllmCore:
 
     def transfer(self, step: TransferStep) -> None:
         """One step of a weight transfer. Caches are to be reset after the last."""
-        with engine_errors(f"a weight transfer ({step.call})"), torch.no_grad():
+        with engine_errors(f"a weight transfer ({step.call})"), torch.no_grad(), _matrices(self._packed):
             self._llm.collective_rpc(step.call, kwargs=step.arguments)
 
     def reset_caches(self) -> None:
@@ -238,6 +247,7 @@ class VllmCore:
         """Free the memory. The process group, which may be the trainer's, is left alone."""
         with engine_errors("closing vLLM"), _process_group_kept():
             self._engine.engine_core.shutdown()
+        self._warnings.remove()
         del self._llm, self._engine, self._model, self._fields
 
 
@@ -256,6 +266,26 @@ def open_weight_transfer(client: Any, source: Any, *, address: tuple[str, int], 
 def parameter_meta(name: str, tensor: torch.Tensor) -> Any:
     """What a `WeightSource` says of a parameter."""
     return vllm_module("vllm.distributed.weight_transfer.base").ParamMeta(name, tensor.dtype, tuple(tensor.shape))
+
+
+class _SchedulerWarnings(logging.Handler):
+    """What vLLM's scheduler says when it gives up a request: its log alone has the reason.
+
+    Taken from the logger whatever VLLM_LOGGING_LEVEL is; that level still decides what is printed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+        self._logger = logging.getLogger("vllm.v1.core.sched.scheduler")
+        self._logger.setLevel(logging.WARNING)
+        self._logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+    def remove(self) -> None:
+        self._logger.removeHandler(self)
 
 
 @contextmanager
@@ -283,15 +313,22 @@ def _unchanged_threads() -> Iterator[None]:
 
 
 @contextmanager
-def _packing(wanted: bool) -> Iterator[None]:
-    """Within the block vLLM may pack matrices for oneDNN, or not."""
-    operations = vllm_module("vllm._custom_ops")
-    before = getattr(operations, "_supports_onednn", False)
-    operations._supports_onednn = before and wanted
+def _matrices(packed: bool) -> Iterator[None]:
+    """Within the block vLLM on a CPU packs the matrices that it is given, or keeps them as they are."""
+    layers = vllm_module("vllm.model_executor.layers.utils")
+    packing = layers.dispatch_cpu_unquantized_gemm
+
+    def keeping(layer: Any, remove_weight: bool) -> None:
+        if layer.weight.ndim == 2 and not layer.weight.is_meta:
+            layer.cpu_linear = cpu_linear
+        else:
+            packing(layer, remove_weight)
+
+    layers.dispatch_cpu_unquantized_gemm = packing if packed else keeping
     try:
         yield
     finally:
-        operations._supports_onednn = before
+        layers.dispatch_cpu_unquantized_gemm = packing
 
 
 def _engine_name(name: str, prefixes: Mapping[str, str]) -> str:
@@ -360,9 +397,11 @@ def _params(sampling: CoreSampling) -> Any:
     )
 
 
-def _output(output: Any) -> CoreOutput:
+def _output(output: Any, warnings: Sequence[str]) -> CoreOutput:
     """vLLM lists, per step, first the sampled token and then the others that were asked for."""
     [completion] = output.outputs
+    reason = str(completion.finish_reason)
+    said = "" if reason in ("stop", "length") else "; ".join(dict.fromkeys(warnings)) or "it gave no reason"
     flat = completion.logprobs
     rows = [
         list(zip(flat.token_ids[start:end], flat.logprobs[start:end], strict=True))
@@ -372,8 +411,9 @@ def _output(output: Any) -> CoreOutput:
         name=output.request_id,
         ids=tuple(completion.token_ids),
         logprobs=tuple(row[0][1] for row in rows),
-        finish_reason=str(completion.finish_reason),
+        finish_reason=reason,
         alternatives=tuple(tuple((i, v) for i, v in row[1:] if v > -torch.inf) for row in rows),
         score=rows[0][-1][1] if rows else None,
         num_cached=output.num_cached_tokens or 0,
+        problem=said,
     )

@@ -10,6 +10,7 @@ import importlib.util
 import itertools
 import json
 import queue
+import re
 import signal
 import socket
 import subprocess
@@ -386,6 +387,44 @@ def test_another_model_is_refused_when_the_engine_is_opened(place):
         server_engine(other, place.urls, place.token)
 
 
+def test_a_request_that_one_server_gives_up_is_answered_by_another_and_both_go_on(place, engine, caplog):
+    """A picture with the key of a smaller one, whose features the first server has: vLLM ends it with 'error'."""
+    small, large = place.vlm.image(21), place.vlm.image(22, height=8)
+    [request, *_] = mixed_requests(place.vlm)
+    known = dataclasses.replace(request, prompt=rendered(place.vlm, small))
+    clashing = dataclasses.replace(
+        request, prompt=rendered(place.vlm, "other", dataclasses.replace(large, key=small.key))
+    )
+    engine.sync_weights(place.vlm.model.named_parameters(), 1)
+    [server] = [s for s in engine._pool.servers if s.url == place.urls[1]]
+    server.tokens += 1000  # so that the first one gets both
+    run(engine, [known])
+    retried = engine.retried
+    [group] = run(engine, [clashing])
+    server.tokens -= 1000
+    said = r"request 0 \(made\): vLLM ended a completion with 'error': Encoder cache entry .* holds \d+ embeddings"
+
+    assert engine.retried == retried + 1
+    assert (len(group.completions), versions([group])) == (4, {1})
+    assert re.search(rf"{place.urls[0]} gave up a request, which goes to another: {said}", caplog.text)
+    with pytest.raises(EngineError, match=rf"^request 0 \(made\) has no answer; servers asked: 1; http\S+: {said}"):
+        run_on_first(place, known, clashing)
+    engine.sync_weights(place.vlm.model.named_parameters(), 1)
+    assert versions(run(engine, long_requests(place.vlm, 8))) == {1}
+    assert [place.get(number)["outstanding"] for number in (0, 1)] == [0, 0]
+
+
+def run_on_first(place: Place, *requests: Request) -> None:
+    """One after another on a single server."""
+    engine = server_engine(place.vlm, place.urls[:1], place.token)
+    engine.sync_weights(place.vlm.model.named_parameters(), 1)
+    try:
+        for request in requests:
+            run(engine, [request])
+    finally:
+        engine.close()
+
+
 def test_every_request_is_answered_once_when_a_server_is_killed(place, engine):
     """In mid-request: long completions are on their way to both."""
     requests = long_requests(place.vlm, 24)
@@ -465,24 +504,8 @@ def test_a_generation_that_begins_while_the_engine_is_closed_ends(place, monkeyp
     assert not closing.is_alive()
 
 
-def test_a_server_whose_engine_fails_says_so_and_ends(place):
-    """A picture with the key of a smaller one, whose features vLLM has; the server is the second one's last."""
-    engine = server_engine(place.vlm, place.urls[1:], place.token)
-    engine.sync_weights(place.vlm.model.named_parameters(), 1)
-    small, large = place.vlm.image(11), place.vlm.image(12, height=8)
-    [request, *_] = mixed_requests(place.vlm)
-    run(engine, [dataclasses.replace(request, prompt=rendered(place.vlm, small))])
-    clashing = rendered(place.vlm, "other", dataclasses.replace(large, key=small.key))
-    with pytest.raises(EngineError, match=r"no rollout server can answer: .* lost \("):
-        run(engine, [dataclasses.replace(request, prompt=clashing)])
-    engine.close()
-
-    assert place.servers[1].process.wait(timeout=60) == 2
-    assert "error: vLLM ended a completion with 'error'" in place.servers[1].log.read_text()
-
-
 def test_a_server_ends_when_asked_and_the_engine_says_that_none_is_left(place, engine):
-    assert place.servers[0].end(signal.SIGTERM) == 0
+    assert [server.end(signal.SIGTERM) for server in place.servers] == [0, 0]
     with pytest.raises(EngineError) as error:
         run(engine, mixed_requests(place.vlm))
     assert all(f"{url} lost (ConnectError" in str(error.value) for url in place.urls)

@@ -1,8 +1,9 @@
 """The HTTP side of a rollout server: who may ask, how much, and what is asked of the engine's thread.
 
 Every answer to a POST is a stream: an empty line a second while the work lasts, then one line of JSON, which holds the
-result or `error` with `kind` (`refused`: asking again will not help; `behind`: other weights are needed; `failed`: ask
-another server). A trainer can so tell a server that works for long from one that is gone.
+result or `error` with `kind`: `refused` (asking again will not help), `behind` (other weights are needed), `given_up`
+(another server may answer; this one goes on) or `failed` (this server is at its end). So a trainer can tell a server
+that works for long from one that is gone.
 
     GET  /health          what the server is and which weights it has
     POST /generate        a request (wire.pack_request); the completions
@@ -35,16 +36,23 @@ from mmrl.rollout.server.token import matches
 from mmrl.rollout.server.weight_files import read_weight_file
 from mmrl.rollout.server.wire import WeightsId, pack_group, unpack, unpack_request
 from mmrl.rollout.server.worker import BehindError, FailedError, WeightStream, Worker
+from mmrl.rollout.vllm_decode import GivenUpError
 from mmrl.rollout.vllm_private import TransferCall, TransferStep
 
 HEARTBEAT_S = 1.0
 # A trainer that is silent for so long within an update is taken for dead.
 PATIENCE_S = 300.0
+# Longest time for the body of one request, from its head to its last byte.
+BODY_S = 300.0
 _WEIGHTS = TypeAdapter(WeightsId)
 
 
 class BodyTooLargeError(EngineError):
     """A body above the limit of its route."""
+
+
+class SlowBodyError(EngineError):
+    """A body that did not come within BODY_S."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +74,8 @@ class RequireToken:
         if matches(headers.get(b"authorization", b""), self._token):
             await self._app(scope, receive, send)
         else:
-            response = JSONResponse({"error": "the token is missing or wrong", "kind": "refused"}, status_code=401)
-            await response(scope, receive, send)
+            refusal = {"error": "the token is missing or wrong", "kind": "refused"}
+            await JSONResponse(refusal, status_code=401)(scope, receive, send)
 
 
 class RolloutApp:
@@ -176,6 +184,8 @@ def _outcome(task: asyncio.Future[dict[str, Any]]) -> dict[str, Any]:
 def _kind(error: EngineError) -> str:
     if isinstance(error, BehindError):
         return "behind"
+    if isinstance(error, GivenUpError):
+        return "given_up"
     return "failed" if isinstance(error, FailedError) else "refused"
 
 
@@ -189,7 +199,8 @@ def _done(future: Future[None]) -> Callable[[], Awaitable[dict[str, Any]]]:
 
 async def _refusal(request: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, EngineError)
-    status = 413 if isinstance(error, BodyTooLargeError) else 503 if isinstance(error, FailedError) else 400
+    statuses = ((BodyTooLargeError, 413), (SlowBodyError, 408), (FailedError, 503), (EngineError, 400))
+    status = next(status for kind, status in statuses if isinstance(error, kind))
     return JSONResponse({"error": str(error), "kind": _kind(error)}, status_code=status)
 
 
@@ -197,11 +208,14 @@ async def _body(request: HttpRequest, limit: int) -> bytes:
     """The body, read no further than the limit, whatever length is announced."""
     parts, size = [], 0
     try:
-        async for part in request.stream():
-            size += len(part)
-            if size > limit:
-                raise BodyTooLargeError(f"the body has more than {limit} bytes")
-            parts.append(part)
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    raise BodyTooLargeError(f"the body has more than {limit} bytes")
+                parts.append(part)
+    except TimeoutError as error:
+        raise SlowBodyError(f"the body did not come within {BODY_S:g} s") from error
     except ClientDisconnect as error:  # as when a trainer is killed; nobody reads the answer
         raise EngineError("the body ended early") from error
     return b"".join(parts)

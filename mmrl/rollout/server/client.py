@@ -7,10 +7,12 @@ trainer computes, also several times at once; `sync_weights` may come in between
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -26,9 +28,10 @@ from mmrl.rollout.server.transfer import WeightTransfer, can_transfer
 from mmrl.rollout.server.weight_files import remove_left_files
 from mmrl.rollout.server.wire import WeightsId, pack_request, unpack_group
 from mmrl.rollout.types import Group, Request
-from mmrl.rollout.vllm_decode import check_vllm_request
+from mmrl.rollout.vllm_decode import GivenUpError, check_vllm_request
 from mmrl.rollout.weight_names import ExpectedWeights
 
+LOG = logging.getLogger("mmrl.rollout")
 T = TypeVar("T")
 
 
@@ -201,36 +204,45 @@ class ServerEngine:
                 answers.put(error)
                 raise
 
-        async with asyncio.TaskGroup() as tasks:
-            for request in requests:
-                tasks.create_task(answer(request))
+        with suppress(BaseExceptionGroup):  # of errors that were put; whoever takes the first one raises it
+            async with asyncio.TaskGroup() as tasks:
+                for request in requests:
+                    tasks.create_task(answer(request))
 
     async def _answer(self, request: Request) -> Group:
         tokens = len(request.prompt.prompt_ids_T) + request.n * request.sampling.max_new_tokens
-        work, lost = Work(tokens, request.n), 0
+        work, tried = Work(tokens, request.n), _Tried(request)
         while True:
-            server = await self._pool.acquire(work)
+            server = await self._next_server(work, tried)
             try:
                 return await self._ask(server, request)
             except BehindError as error:
                 self._pool.fall_behind(server, str(error))
-            except LostError as error:
-                self._pool.lose(server, str(error))
-                lost, self.retried = lost + 1, self.retried + 1
-                if lost > self._options.retries:
-                    raise EngineError(
-                        f"request {request.request_id} ({request.prompt.sample_id}) was lost {lost} times, at last by "
-                        f"{server.url}: {error}"
-                    ) from error
+            except (LostError, GivenUpError) as error:
+                self.retried += 1
+                tried.note(server, error)
+                if isinstance(error, LostError):
+                    self._pool.lose(server, str(error))
+                if len(tried.problems) > self._options.retries:
+                    raise EngineError(tried.told()) from error
             finally:
                 self._pool.release(server, work)
+
+    async def _next_server(self, work: Work, tried: _Tried) -> Server:
+        """One that has not given up the request."""
+        try:
+            return await self._pool.acquire(work, without=tried.gave_up)
+        except EngineError as error:
+            if not tried.gave_up:
+                raise
+            raise EngineError(f"{tried.told()}; {error}") from error
 
     async def _ask(self, server: Server, request: Request) -> Group:
         assert self._pool.weights is not None
         body = pack_request(request, self._pool.weights)
         try:
             return unpack_group(await self._http.post(f"{server.url}/generate", content=body), request)
-        except (LostError, BehindError):
+        except (LostError, BehindError, GivenUpError):
             raise
         except EngineError as error:
             raise EngineError(f"rollout server {server.url}: {error}") from error
@@ -271,6 +283,25 @@ class ServerEngine:
 
     async def _end_sync(self, weights: WeightsId, taken: Sequence[str]) -> None:
         self._pool.end_sync(weights, [server for server in self._pool.servers if server.url in taken])
+
+
+class _Tried:
+    """What became of a request so far. gave_up: servers that are well and could not answer it."""
+
+    def __init__(self, request: Request) -> None:
+        self.gave_up: list[Server] = []
+        self.problems: list[str] = []
+        self._request = request
+
+    def note(self, server: Server, error: LostError | GivenUpError) -> None:
+        self.problems.append(f"{server.url}: {error}")
+        if isinstance(error, GivenUpError):
+            LOG.warning("rollout server %s gave up a request, which goes to another: %s", server.url, error)
+            self.gave_up.append(server)
+
+    def told(self) -> str:
+        name = f"request {self._request.request_id} ({self._request.prompt.sample_id})"
+        return f"{name} has no answer; servers asked: {len(self.problems)}; {'; '.join(self.problems)}"
 
 
 class _Receivers:

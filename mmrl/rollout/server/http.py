@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 
 from mmrl.errors import EngineError
+from mmrl.rollout.vllm_decode import GivenUpError
 
 CONNECT_S = 10.0
 
@@ -49,7 +50,9 @@ class ServerHttp:
     async def post(
         self, url: str, *, content: bytes | None = None, record: Any = None, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """The answer to a body of bytes or JSON. Raises LostError, BehindError, or EngineError for a refusal."""
+        """The answer to a body of bytes or JSON. Raises LostError, BehindError, GivenUpError, or EngineError
+        for a refusal.
+        """
         body: dict[str, Any] = {"json": record} if content is None else {"content": content}
         return await self._within(self._patience.total_s, self._answer("POST", url, headers=headers, **body))
 
@@ -84,4 +87,6 @@ class ServerHttp:
 def _error_of(kind: Any, message: str, status: int) -> EngineError:
     if kind == "behind":
         return BehindError(message)
+    if kind == "given_up":
+        return GivenUpError(message)
     return LostError(message) if kind == "failed" or status >= 500 else EngineError(message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -82,10 +82,13 @@ class Pool:
         async with self._probing:
             await asyncio.gather(*(self._probe(server) for server in self.servers if server.state != "syncing"))
 
-    async def acquire(self, work: Work) -> Server:
-        """The ready server with the least work, once one has room. EngineError, which tells of all, for none."""
+    async def acquire(self, work: Work, *, without: Collection[Server] = ()) -> Server:
+        """The ready server with the least work, once one has room. EngineError, which tells of all, for none.
+
+        without: servers that are not to be asked.
+        """
         while True:
-            ready = self._in_state("ready")
+            ready = [server for server in self._in_state("ready") if server not in without]
             free = [server for server in ready if _has_room(server, work)]
             if free:
                 server = min(free, key=lambda server: server.tokens)
@@ -94,7 +97,7 @@ class Pool:
                 return server
             if not ready and not self._in_state("syncing"):
                 await self.probe_all()
-                if not self._in_state("ready", "syncing"):
+                if all(server in without for server in self._in_state("ready", "syncing")):
                     raise EngineError(f"no rollout server can answer: {self._told()}")
                 continue
             await self._changed.wait()
@@ -182,7 +185,8 @@ class Pool:
         self._changed = asyncio.Event()
 
     def _told(self) -> str:
-        return "; ".join(f"{server.url} {server.state} ({server.reason})" for server in self.servers)
+        told = (f"{server.url} {server.state}" + f" ({server.reason})" * bool(server.reason) for server in self.servers)
+        return "; ".join(told)
 
 
 def _has_room(server: Server, work: Work) -> bool:

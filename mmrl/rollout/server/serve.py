@@ -30,6 +30,7 @@ from mmrl.rollout.weight_names import ExpectedWeights
 
 # What is under way when the server is asked to end has this long.
 GRACE_S = 30
+MAX_HEAD_BYTES = 16 << 10
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -75,6 +76,7 @@ class _HttpServer:
         import uvicorn
 
         from mmrl.rollout.server.app import Limits, RolloutApp
+        from mmrl.rollout.server.connections import GuardedConnection
         from mmrl.rollout.server.worker import Worker
 
         self._failure: str | None = None
@@ -91,7 +93,8 @@ class _HttpServer:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app.asgi(token),
-                http="h11",  # httptools keeps a head of any length, before anybody has asked for the token
+                http=GuardedConnection,
+                h11_max_incomplete_event_size=MAX_HEAD_BYTES,
                 log_level="warning",
                 access_log=False,
                 lifespan="off",
@@ -112,7 +115,10 @@ class _HttpServer:
         self._worker.close()
         if self._failure is not None:
             raise EngineError(self._failure)
-        return 130 if signal.SIGINT in received() else 0
+        if signal.SIGINT not in received():
+            return 0
+        print("interrupted: the server was stopped, what was under way is answered; give the same command again")
+        return 130
 
     def _fail(self, message: str) -> None:
         """Called by the engine's thread: end, after the answers that tell of it."""

