@@ -2,8 +2,8 @@
 
 Formula: `ap_length`: AP * min(1, M / N) for N predictions of M answers; `ap`: COCO's AP, averaged over the answer's
 classes and the IoU thresholds 0.5, 0.55, ..., 0.95; `ap50`: AP at IoU 0.5; `weighted_sum`: 0.7 * (sum of the IoU of
-pairs with the right label) / M + 0.3 * (1 - (missed / M + superfluous / N) / 2), pairs taken greedily from IoU 0.5 on.
-No boxes where there are none score 1.
+pairs with the right label) / M + 0.3 * (1 - (missed / M + superfluous / N) / 2), pairs taken from the highest IoU on,
+down to 0.5. No boxes where there are none score 1.
 Bounds: 0 to 1.
 Answer: JSON in or out of a fence, `[{"bbox_2d": [..], "label": "dog", "confidence": 0.9}, ...]`; `None` or `[]` for
 nothing. Without confidences the order of the list ranks the boxes.
@@ -20,7 +20,7 @@ from typing import Literal
 from mmrl.data.sample import Sample
 from mmrl.scoring.gold_places import gold_detections
 from mmrl.scoring.listings import Detection, parse_detections
-from mmrl.scoring.matching import COCO_THRESHOLDS, greedy_pairs, iou_matrix, mean_average_precision, same_label
+from mmrl.scoring.matching import COCO_THRESHOLDS, best_first_pairs, iou_matrix, mean_average_precision, same_label
 from mmrl.scoring.parse import AnswerFormat, extract_prediction
 
 GEOMETRY = "box"
@@ -43,7 +43,7 @@ def score(completion: str, sample: Sample, *, answer: AnswerFormat = "auto", mea
 
 def _weighted_sum(found: Sequence[Detection], gold: Sequence[Detection]) -> float:
     scores_NM, same_NM = iou_matrix([d.box for d in found], [d.box for d in gold]), same_label(found, gold)
-    pairs = greedy_pairs(scores_NM, at_least=0.5)
+    pairs = best_first_pairs(scores_NM, at_least=0.5)
     overlap = sum(float(scores_NM[pair]) for pair in pairs if same_NM[pair]) / len(gold)
     missed, superfluous = 1 - len(pairs) / len(gold), 1 - len(pairs) / len(found)
     return 0.7 * overlap + 0.3 * (1 - (missed + superfluous) / 2)

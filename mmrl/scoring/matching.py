@@ -71,6 +71,23 @@ def hungarian_pairs(scores_NM: np.ndarray, *, at_least: float = 0.0) -> Pairs:
     return sorted((int(rows[i]), int(columns[j])) for i, j in zip(*chosen, strict=True) if fits[i, j])
 
 
+def best_first_pairs(scores_NM: np.ndarray, *, at_least: float) -> Pairs:
+    """Pairs from the highest score of all on, each row and column once, down to `at_least`; of equal ones the first.
+
+    >>> best_first_pairs(np.array([[0.8, 0.0], [0.9, 0.7]]), at_least=0.5)
+    [(1, 0)]
+    """
+    rows, columns = np.nonzero(scores_NM >= at_least - _ROUNDING)
+    best_first = np.argsort(-scores_NM[rows, columns], kind="stable")
+    pairs: dict[int, int] = {}
+    taken: set[int] = set()
+    for i, j in zip(rows[best_first].tolist(), columns[best_first].tolist(), strict=True):
+        if i not in pairs and j not in taken:
+            pairs[i] = j
+            taken.add(j)
+    return list(pairs.items())
+
+
 def greedy_pairs(scores_NM: np.ndarray, *, at_least: float = 0.0) -> Pairs:
     """Each prediction in turn takes the best answer that is still free and scores at_least (and above 0).
 

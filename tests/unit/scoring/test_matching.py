@@ -39,6 +39,13 @@ def test_hungarian_pairs_are_the_best_of_all(scores, at_least):
     assert value(m.hungarian_pairs(scores, at_least=at_least)) == pytest.approx(max(tries), abs=1e-6)
 
 
+def test_pairs_from_the_best_on_leave_it_to_no_earlier_row():
+    scores_NM = np.array([[0.8, 0.0], [0.9, 0.7], [0.9, 0.5]])
+    assert m.best_first_pairs(scores_NM, at_least=0.5) == [(1, 0), (2, 1)]
+    assert m.best_first_pairs(scores_NM, at_least=0.6) == [(1, 0)]
+    assert m.greedy_pairs(scores_NM, at_least=0.5) == [(0, 0), (1, 1)]
+
+
 def test_average_precision_of_vlm_r1():
     gold = [Detection((0, 0, 10, 10)), Detection((20, 20, 40, 40))]
     found = [Detection((0, 0, 10, 8)), Detection((20, 20, 40, 40))]
