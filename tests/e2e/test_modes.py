@@ -11,9 +11,11 @@ from makers.tiny_models import Kind, tiny_model_dir
 from makers.tiny_run import CARD, write_run
 from safetensors.torch import load_file
 
+from mmrl.algorithms.hooks import load_plugin
 from mmrl.config.load import load_config
 from mmrl.config.schema import DatasetSection, RunConfig
 from mmrl.errors import MediaError, MmrlError
+from mmrl.plugins import shipped_names
 from mmrl.training.checkpoint import find_checkpoints
 from mmrl.training.run import train
 
@@ -102,6 +104,34 @@ def test_shaped_rewards_are_logged_beside_those_of_the_router(tmp_path):
         assert changes["reward_shaped/change/t/length_penalty"] <= -0.25
         assert row["reward_shaped/mean"] == row["reward_shaped/task/t"]
         assert row["reward_shaped/mean"] == pytest.approx(row["reward/mean"] + sum(changes.values()))
+
+
+MEASURED = [
+    {"reward": "./reward.py:score", "name": "letters"},
+    {"reward": "./reward.py:score", "name": "thinking", "weight": 0},
+    {"reward": "tag_count", "name": "tool_calls", "weight": 0},
+    {"reward": "column_value", "name": "tool_benefit", "weight": 0, "options": {"column": "benefit"}},
+    {"reward": "exact_text", "name": "correct", "weight": 0},
+    {"reward": "confidence", "weight": 0},
+    {"reward": "answer_class", "weight": 0},
+    {"reward": "novelty", "weight": 0, "options": {"encoder": {"kind": "table", "vectors": {"a": [1.0, 0.0]}}}},
+    {"reward": "shortcut", "name": "trip_answers", "weight": 0, "options": {"kind": "repeated"}},
+]
+"""Every part that a shipped plug-in reads, each under the name that the plug-in looks for."""
+
+
+def test_every_shipped_plug_in_that_shapes_works_in_a_run(tmp_path):
+    names = [name for name in shipped_names("algorithms") if "shape_rewards" in load_plugin(name).hooks]
+    path = write_run(tmp_path, stages=STAGES, rewards={"workers": 0, "tasks": {"t": MEASURED}})
+    rows = lines(tmp_path / "train.jsonl")
+    write_jsonl(tmp_path / "train.jsonl", [{**row, "benefit": 0.5} for row in rows])
+    config = load_config(path, [*QUICK, f"algorithm.plugins=[{', '.join(names)}]", "algorithm.aggregation=token-mean"])
+    assert train(config) == 0
+    for row in steps(tmp_path / "runs" / "tiny"):
+        changes = {name: row[f"reward_shaped/change/t/{name}"] for name in names}
+        assert row["reward_shaped/mean"] == pytest.approx(row["reward/mean"] + sum(changes.values()), abs=1e-6)
+        assert changes["rlcr"] != 0 and changes["conf_clip"] != 0 and changes["evol_rl"] != 0
+        assert row["reward/unscored"] == 0 and row["trip_wires/any"] == 0 and row["grad_norm"] >= 0
 
 
 def test_a_frozen_tower_keeps_its_weights_bit_for_bit(tmp_path):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from makers.recipe_rows import ROWS
 from makers.tiny_models import tiny_model_dir
+from transformers import AutoTokenizer
 
 from mmrl.config.load import load_config
 from mmrl.config.schema import RunConfig
@@ -85,16 +86,18 @@ def as_bins(sample: Sample) -> str:
 class Expected:
     """What a task promises. gold: a reply with the right answer, worth `best`; another row's is worth at most `low`.
 
-    space: that of the answer, as rewards get it; None: it is no place.
+    space: that of the answer, as rewards get it; None: it is no place. asks: what the prompt says of the form.
     """
 
     gold: Callable[[Sample], str]
     best: float
     low: float
     space: str | None = None
+    asks: str = "between <answer> and </answer>"
     tolerance: float = 1e-6
 
 
+OUTPUT = "between <output> and </output>"
 # recipe -> budget class, tasks
 EXPECTED: dict[str, tuple[str, dict[str, Expected]]] = {
     "image/refcoco_grounding": ("image", {"referring expression": Expected(as_box, 2, 1.2, "model_px")}),
@@ -110,12 +113,12 @@ EXPECTED: dict[str, tuple[str, dict[str, Expected]]] = {
     ),
     "gui/screenspot_click": ("gui", {"click": Expected(as_box, 3, 1.5, "model_px")}),
     "gui/gui_r1_actions": ("gui", {"screen action": Expected(as_action, 1, 0.2, "model_px")}),
-    "ocr/olmocr_pages": ("ocr", {"page": Expected(as_page, 1, 0.2)}),
+    "ocr/olmocr_pages": ("ocr", {"page": Expected(as_page, 1, 0.2, asks="in Markdown")}),
     "ocr/tables_and_fields": (
         "ocr",
         {
-            "table": Expected(lambda sample: sample.answer, 1, 0.4),
-            "fields": Expected(lambda sample: json.dumps(sample.answer), 1, 0),
+            "table": Expected(lambda sample: sample.answer, 1, 0.4, asks="as HTML"),
+            "fields": Expected(lambda sample: json.dumps(sample.answer), 1, 0, asks="as one JSON object"),
         },
     ),
     # The reward of variety is 0.8 for each of two replies: 0.8 + 0.8 + 1.
@@ -127,12 +130,14 @@ EXPECTED: dict[str, tuple[str, dict[str, Expected]]] = {
     "vla/vla_r1_places": (
         "vla",
         {
-            "region": Expected(as_region, 1, 0.15, "0..1"),
-            "trajectory": Expected(lambda sample: thought(json.dumps(sample.answer), "output"), 1, 0.4, "0..1"),
+            "region": Expected(as_region, 1, 0.15, "0..1", asks=OUTPUT),
+            "trajectory": Expected(
+                lambda sample: thought(json.dumps(sample.answer), "output"), 1, 0.4, "0..1", asks=OUTPUT
+            ),
         },
     ),
     # The middle of a bin is up to 1 / 255 away: exp(-0.0039 / 0.1) = 0.96.
-    "vla/lerobot_action_tokens": ("vla", {"action": Expected(as_bins, 1, 0.5, tolerance=0.05)}),
+    "vla/lerobot_action_tokens": ("vla", {"action": Expected(as_bins, 1, 0.5, asks="from 0 to 255", tolerance=0.05)}),
 }
 
 
@@ -236,6 +241,14 @@ def test_the_budget_of_the_modality_and_the_space_of_answers_apply(made, name):
             assert entry.model_size[0] * entry.model_size[1] <= budget.max_pixels
         assert item.sample.answer_space == recipe.tasks[item.sample.task].space
     assert classes == {recipe.budget} | ({"image"} if name == "video/easyvideo_r1_mixture" else set())
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_prompt_asks_for_the_form_that_is_scored(made, name):
+    recipe = made(name)
+    tokenizer = AutoTokenizer.from_pretrained(recipe.real.model.path)
+    for item in prepared(recipe.real):
+        assert recipe.tasks[item.sample.task].asks in tokenizer.decode(item.prompt.prompt_ids_T)
 
 
 @pytest.mark.parametrize("name", ROWS)
