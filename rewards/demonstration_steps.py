@@ -61,9 +61,10 @@ def score_batch(
     learned = _learned(read_encoder(encoder).model_dump_json(), tuple(map(_files, demonstrations)), steps, most_frames)
     footage = Footage(frames_column, most=most_frames)
     found = each(lambda _, sample: footage.frames(sample), completions, samples)
+    features = iter(_features(frozen, [p for frames in found if isinstance(frames, list) for p in frames]))
 
     def result(frames: list[np.ndarray]) -> dict[str, float]:
-        reached = in_order(step_rewards(learned, _features(frozen, frames)))
+        reached = in_order(step_rewards(learned, np.stack([next(features) for _ in frames])))
         value = combined(reached) / (2.0**steps - 2.0)
         return {"reward": value, **{f"step_{n + 1}": reward for n, reward in enumerate(reached)}}
 

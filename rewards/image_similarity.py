@@ -12,14 +12,14 @@ Source: SGP-RL's image term, (1 + cos) / 2 of DINOv2's class tokens; LPIPS for t
 Example: the picture itself 1, one at a right angle to it 0.5.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError
-from mmrl.scoring.encoders import check_encoder, encoder_of
+from mmrl.scoring.encoders import Encoder, check_encoder, encoder_of
 from mmrl.scoring.judge.votes import each
 from mmrl.scoring.pictures import resized
 from mmrl.scoring.references import reference_picture
@@ -56,15 +56,10 @@ def score_batch(
         drawn = drawn_picture(completion, draws, time_limit_s=time_limit_s)
         return None if drawn is None else (drawn, reference)
 
-    def by_layers(drawn: np.ndarray, reference: np.ndarray) -> float:
-        height, width = reference.shape[:2]
-        found, wanted = frozen.layers([resized(drawn, width=width, height=height), reference])
-        return layer_cosine(found, wanted)
-
     pairs = each(pair, completions, samples)
     whole = [p for p in pairs if isinstance(p, tuple)]
     if measure == "layers":
-        cosines = iter([by_layers(*p) for p in whole])
+        cosines = _layer_cosines(frozen, whole)
     else:
         drawn_ND, wanted_ND = (frozen.pictures([p[side] for p in whole]) for side in (0, 1))
         cosines = iter((drawn_ND * wanted_ND).sum(axis=-1).tolist())
@@ -76,3 +71,16 @@ def score_batch(
         return {"reward": scaled(cosine, scale), "renders": 1.0, "cosine": cosine}
 
     return [p if isinstance(p, RewardError) else result(p) for p in pairs]
+
+
+def _layer_cosines(frozen: Encoder, pairs: Sequence[Pair]) -> Iterator[float]:
+    """One a pair, in batches; feature maps are large, so that those of one batch are held at a time."""
+    together = max(1, frozen.section.batch_size // 2)
+    for start in range(0, len(pairs), together):
+        part = pairs[start : start + together]
+        maps = frozen.layers([p for drawn, wanted in part for p in (_stretched(drawn, wanted), wanted)])
+        yield from (layer_cosine(*both) for both in zip(maps[::2], maps[1::2], strict=True))
+
+
+def _stretched(drawn: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    return resized(drawn, width=reference.shape[1], height=reference.shape[0])

@@ -13,7 +13,7 @@ Source: SGP-RL; its released script has w_image 0 and CLIP ViT-B/32. Its gate wa
 Example: cosine 0.28 with the words alone 0.64, with 0.6 to the picture as well 1.44; not rendered 0.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,30 +76,35 @@ def score_batch(
 
     drawings = each(drawing, completions, samples)
     done = [d for d in drawings if isinstance(d, _Drawing)]
-    _warm(clip, dino, done)
+    text_cosines = _text_cosines(clip, [d for d in done if d.words is not None])
+    image_cosines = _image_cosines(dino, [d for d in done if d.reference is not None])
 
     def result(found: _Drawing | None) -> dict[str, float]:
         if found is None:
             return {"reward": 0.0, "renders": 0.0}
         terms = {"length": (w_length, found.length)}
         if found.words is not None:
-            cosine = float(clip.pictures([found.picture])[0] @ clip.texts([found.words])[0])
-            terms["text"] = (w_text, scaled(cosine, "half"))
-        if dino is not None and found.reference is not None:
-            found_D, wanted_D = dino.pictures([found.picture, found.reference])
-            terms["image"] = (w_image, scaled(float(found_D @ wanted_D), "half"))
+            terms["text"] = (w_text, scaled(next(text_cosines), "half"))
+        if found.reference is not None:
+            terms["image"] = (w_image, scaled(next(image_cosines), "half"))
         parts = {name: value for name, (_, value) in terms.items()}
         return {"reward": max(0.0, sgp_mix(terms.values())), "renders": 1.0, **parts}
 
     return [d if isinstance(d, RewardError) else result(d) for d in drawings]
 
 
-def _warm(clip: Encoder, dino: Encoder | None, drawings: Sequence[_Drawing]) -> None:
-    """Compute every vector in batches; they are remembered for the single drawings."""
-    clip.pictures([d.picture for d in drawings])
-    clip.texts([d.words for d in drawings if d.words is not None])
-    if dino is not None:
-        dino.pictures([p for d in drawings for p in (d.picture, d.reference) if p is not None])
+def _text_cosines(clip: Encoder, drawings: Sequence[_Drawing]) -> Iterator[float]:
+    pictures_ND = clip.pictures([d.picture for d in drawings])
+    texts_ND = clip.texts([d.words for d in drawings if d.words is not None])
+    return iter((pictures_ND * texts_ND).sum(axis=-1).tolist())
+
+
+def _image_cosines(dino: Encoder | None, drawings: Sequence[_Drawing]) -> Iterator[float]:
+    if dino is None:
+        return iter(())
+    wanted = [d.reference for d in drawings if d.reference is not None]
+    both_ND = dino.pictures([*(d.picture for d in drawings), *wanted])
+    return iter((both_ND[: len(drawings)] * both_ND[len(drawings) :]).sum(axis=-1).tolist())
 
 
 def _reference(sample: Sample) -> np.ndarray | None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from mmrl.config.section import Count, NonNegativeInt, Section
+from mmrl.config.section import Count, NonNegativeInt, PositiveInt, Section
 from mmrl.config.wording import type_problem
 from mmrl.errors import ConfigError, did_you_mean
 
@@ -24,6 +24,9 @@ class EncoderSection(Section):
         description="folder of transformers, sentence or open_clip; file (.safetensors, .pt) of timm or open_clip",
     )
     model: str = Field(default="", description="architecture of a weights file, as timm or open_clip name it")
+    image_size: PositiveInt | None = Field(
+        default=None, description="of timm: side of the square it sees; null: the architecture's (DINOv2: 518)"
+    )
     device: str = Field(default="cpu", description="where it computes: cpu, cuda, cuda:1")
     dtype: Literal["float32", "bfloat16", "float16"] = Field(default="float32", description="type of its weights")
     batch_size: Count = Field(default=32, description="pictures or texts computed together")

@@ -28,8 +28,27 @@ _WINDOW = 254
 def load_model(section: EncoderSection) -> EncoderModel:
     """The model of a section whose weights are there. ConfigError for weights that do not fit, and for no device."""
     _check_device(section.device)
+    if section.image_size is not None and section.kind != "timm":
+        raise ConfigError(f"image_size is of kind 'timm'; one of kind {section.kind!r} knows its own; remove it")
     with _as_config_error(section), without_progress_bars():
         return _LOADERS[section.kind](section)
+
+
+def _pretrained(section: EncoderSection, *, unused: str | None = None) -> Any:
+    """The model of a folder of transformers, whose weights must be complete: the library would draw what is missing.
+
+    unused: beginning of the names of weights that are not used here, and may be missing.
+    """
+    from transformers import AutoModel
+
+    model, report = AutoModel.from_pretrained(section.weights, local_files_only=True, output_loading_info=True)
+    missing = sorted(name for name in report["missing_keys"] if unused is None or not name.startswith(unused))
+    if missing:
+        raise ConfigError(
+            f"{section.weights} lacks {len(missing)} weights of the model in its config.json (the first: "
+            f"{missing[0]}); copy the files of one model"
+        )
+    return model
 
 
 def _check_device(name: str) -> None:
@@ -126,7 +145,11 @@ class TimmModel(_Base):
             raise ConfigError(f"model {section.model!r} is no architecture of timm{hint}")
         model = timm.create_model(section.model, pretrained=False, num_classes=0)
         _load_timm(model, section)
-        self._transform: Any = create_transform(**resolve_model_data_config(model), is_training=False)
+        size = section.image_size
+        if size is not None:
+            _see_pictures_at(model, size, section)
+        seen = resolve_model_data_config(model, args={"img_size": size})
+        self._transform: Any = create_transform(**seen, is_training=False)
         super().__init__(model, section)
 
     def pictures(self, pictures: Sequence[np.ndarray]) -> np.ndarray:
@@ -140,6 +163,15 @@ class TimmModel(_Base):
 
     def _pixels(self, pictures: Sequence[np.ndarray]) -> torch.Tensor:
         return self.to_device(torch.stack([self._transform(Image.fromarray(picture)) for picture in pictures]))
+
+
+def _see_pictures_at(model: Any, size: int, section: EncoderSection) -> None:
+    """Fit a vision transformer's places to squares of a size; a convolutional network takes any."""
+    patch = getattr(getattr(model, "patch_embed", None), "patch_size", (1, 1))
+    if any(size % side for side in patch):
+        raise ConfigError(f"image_size {size} is no multiple of {patch[0]}, the patch of {section.model!r}")
+    if hasattr(model, "set_input_size"):
+        model.set_input_size(img_size=(size, size))
 
 
 def _load_timm(model: torch.nn.Module, section: EncoderSection) -> None:
@@ -165,26 +197,28 @@ class TransformersModel(_Base):
     """A folder of transformers: CLIP or SigLIP (pictures and texts), or an image model (DINOv2: its first token)."""
 
     def __init__(self, section: EncoderSection) -> None:
-        from transformers import AutoImageProcessor, AutoModel, AutoProcessor
+        from transformers import AutoImageProcessor, AutoProcessor
 
-        model = AutoModel.from_pretrained(section.weights, local_files_only=True)
+        model = _pretrained(section)
         both = hasattr(model, "get_text_features")
         self.reads = _BOTH if both else frozenset(("pictures",))
         kind = AutoProcessor if both else AutoImageProcessor
         self._processor: Any = kind.from_pretrained(section.weights, local_files_only=True)
         self._most_tokens = model.config.text_config.max_position_embeddings if both else 0
+        self._is_siglip = model.config.model_type.startswith("siglip")
         super().__init__(model, section)
 
     def pictures(self, pictures: Sequence[np.ndarray]) -> np.ndarray:
         images = [Image.fromarray(picture) for picture in pictures]
-        pixels = self.to_device(self._processor(images=images, return_tensors="pt")["pixel_values"])
+        inputs = self._processor(images=images, return_tensors="pt").to(self.device)
+        inputs["pixel_values"] = self.to_device(inputs["pixel_values"])
         with torch.inference_mode():
             if "texts" in self.reads:
-                return _numbers(_pooled(self.net.get_image_features(pixel_values=pixels)))
-            return _numbers(_pooled(self.net(pixel_values=pixels)))
+                return _numbers(_pooled(self.net.get_image_features(**inputs)))
+            return _numbers(_pooled(self.net(**inputs)))
 
     def texts(self, texts: Sequence[str]) -> np.ndarray:
-        # SigLIP was trained on texts padded to the full length; for CLIP padding changes nothing.
+        # SigLIP was trained on texts padded to the full length, the padding seen; for CLIP it changes nothing.
         inputs = self._processor(
             text=list(texts),
             padding="max_length",
@@ -192,6 +226,8 @@ class TransformersModel(_Base):
             max_length=self._most_tokens,
             return_tensors="pt",
         )
+        if self._is_siglip:
+            inputs.pop("attention_mask", None)
         with torch.inference_mode():
             return _numbers(_pooled(self.net.get_text_features(**inputs.to(self.device))))
 
@@ -216,11 +252,11 @@ class SentenceModel(_Base):
     reads: frozenset[Reads] = frozenset(("texts",))
 
     def __init__(self, section: EncoderSection) -> None:
-        from transformers import AutoModel, AutoTokenizer
+        from transformers import AutoTokenizer
 
         self._tokenizer: Any = AutoTokenizer.from_pretrained(section.weights, local_files_only=True)
         self._batch = section.batch_size
-        model = AutoModel.from_pretrained(section.weights, local_files_only=True)
+        model = _pretrained(section, unused="pooler.")
         self._window = min(_WINDOW, model.config.max_position_embeddings - 4)
         super().__init__(model, section)
 

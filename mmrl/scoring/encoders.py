@@ -179,7 +179,7 @@ def check_encoder(options: Mapping[str, Any], *, name: str = "encoder", reads: S
 def fingerprint(section: EncoderSection) -> str:
     """Identity of an encoder by what determines its vectors: kind, architecture, and the content of its weights."""
     digest = hashlib.blake2b(digest_size=16)
-    shown = section.model_dump_json(include={"kind", "model", "vectors"})
+    shown = section.model_dump_json(include={"kind", "model", "image_size", "vectors"}, exclude_none=True)
     digest.update(shown.encode())
     root = Path(section.weights) if section.weights else None
     files = [] if root is None else sorted(p for p in root.rglob("*") if p.is_file()) if root.is_dir() else [root]

@@ -13,6 +13,7 @@ from mmrl.config.load import load_config
 from mmrl.data.sample import MediaRef, Message, Sample, TextPart
 from mmrl.errors import ConfigError, RewardError
 from mmrl.scoring.cases import Case, cases_of
+from mmrl.scoring.encoders import encoder_of
 from mmrl.scoring.pool import RewardCall, run_call
 from mmrl.scoring.reward import check_machine, resolve_reward
 from mmrl.scoring.router import Router
@@ -61,6 +62,58 @@ def test_options_that_cannot_work_are_refused_at_start(name, options, message):
 
 def test_an_encoder_of_pictures_alone_cannot_score_captions(tmp_path):
     assert "encoder must read texts" in problem("clip_similarity", encoder=tiny_encoder("timm", tmp_path))
+
+
+def test_a_group_is_one_forward_of_pictures_and_one_of_words(tmp_path):
+    """Eight captions of two rows: two pictures and seven different texts, encoded together, and once."""
+    options = {"encoder": tiny_encoder("clip", tmp_path)}
+    seen: list[tuple[str, int]] = []
+    net = encoder_of(options["encoder"]).model.net
+    hooks = [
+        part.register_forward_pre_hook(
+            lambda _, args, kw, n=name, k=key: seen.append((n, len(kw[k]))), with_kwargs=True
+        )
+        for name, part, key in (("pictures", net.vision_model, "pixel_values"), ("texts", net.text_model, "input_ids"))
+    ]
+    rows = [
+        Sample("s", "t", "image", (), media=(MediaRef("image", np.full((32, 32, 3), level, dtype=np.uint8)),))
+        for level in (40, 200)
+    ]
+    captions = ("a cat", "the mat", "a red square", "a blue square"), ("a cat", "the cat", "on the mat", "sits")
+    call = RewardCall("clip_similarity", None, options, tuple(zip(rows, captions, strict=True)))
+    first = run_call(call)
+    assert sorted(seen) == [("pictures", 2), ("texts", 7)]
+    again = run_call(call)
+    assert [o.value for o in again] == [o.value for o in first] and len(seen) == 2  # remembered
+    for hook in hooks:
+        hook.remove()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "forwards"),
+    [
+        ("image_similarity", {"measure": "layers", "draws": "svg"}, [6]),
+        ("image_similarity", {"measure": "layers", "draws": "svg", "batch": 4}, [4, 2]),
+        ("image_similarity", {"draws": "svg"}, [3, 1]),
+        ("goal_image", {}, [5]),
+    ],
+)
+def test_pictures_of_all_completions_are_computed_together(tmp_path, name, options, forwards):
+    options = dict(options)
+    encoder = {**tiny_encoder("timm", tmp_path), "batch_size": options.pop("batch", 32)}
+    sizes: list[int] = []
+    stem = encoder_of(encoder).model.net.conv1
+    hook = stem.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
+    levels = (0, 60, 120, 180, 240)
+    media = tuple(MediaRef("image", np.full((32, 32, 3), level, dtype=np.uint8)) for level in levels)
+    drawings = tuple(f"<svg viewBox='0 0 8 8'><rect width='{w}' height='8' fill='red'/></svg>" for w in (2, 4, 6))
+    rows = [(Sample("s", "t", "image", (), media=media[:1]), drawings)]
+    if name == "goal_image":
+        rows = [(Sample(str(n), "t", "image", (), media=(media[0], media[n], media[n + 1])), ("",)) for n in (1, 2, 3)]
+    outcomes = run_call(RewardCall(name, None, {"encoder": encoder, **options}, tuple(rows)))
+    assert not any(outcome.event for outcome in outcomes), outcomes
+    assert sizes == forwards
+    hook.remove()
 
 
 def test_a_caption_too_long_scores_nothing_and_a_long_answer_is_a_bad_row(tmp_path):

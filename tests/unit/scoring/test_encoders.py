@@ -4,9 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
 import torch
 from makers.tiny_encoders import tiny_encoder
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from mmrl.config.encoder_section import read_encoder
 from mmrl.errors import ConfigError, RewardError
@@ -70,6 +72,21 @@ def test_clip_is_what_transformers_computes(options):
     assert encoder.texts(["a red square"])[0] == pytest.approx(output.text_embeds[0].numpy(), abs=1e-5)
 
 
+def test_siglip_sees_the_padding_of_its_texts_as_in_training(options):
+    from transformers import SiglipModel, SiglipProcessor
+
+    folder = options["siglip"]["weights"]
+    model, processor = SiglipModel.from_pretrained(folder).eval(), SiglipProcessor.from_pretrained(folder)
+    inputs = processor(text=["a red square"], return_tensors="pt", padding="max_length", max_length=12)
+    assert inputs["attention_mask"][0].tolist() == [1] * 5 + [0] * 7
+    with torch.inference_mode():
+        seen = model.get_text_features(input_ids=inputs["input_ids"]).pooler_output[0].numpy()
+        hidden = model.get_text_features(**inputs).pooler_output[0].numpy()
+    found = load(options["siglip"]).texts(["a red square"])[0]
+    assert found == pytest.approx(seen / np.linalg.norm(seen), abs=1e-5)
+    assert not np.allclose(found, hidden / np.linalg.norm(hidden), atol=1e-4)
+
+
 def test_a_sentence_is_the_mean_of_its_tokens_and_long_ones_are_read_whole(options):
     encoder = load(options["sentence"])
     net, tokens = encoder.model.net, encoder.model._tokenizer
@@ -119,6 +136,7 @@ def test_a_text_above_the_length_is_refused_unless_it_may_be_cut(kind, options):
     long = "a red square " * 10
     encoder = load(options[kind])
     assert encoder.refuses(long) and not encoder.refuses("a red square")
+    assert [encoder.refuses(" ".join(["cat"] * words)) for words in (10, 11)] == [False, True]  # 12 with two marks
     with pytest.raises(RewardError, match=r"rows.jsonl:3.*set long_text: cut"):
         encoder.check_text(long, where="rows.jsonl:3")
     cutting = load(options[kind], long_text="cut")
@@ -144,6 +162,50 @@ def test_a_text_above_the_length_is_refused_unless_it_may_be_cut(kind, options):
 def test_what_cannot_be_loaded_is_an_error_at_start(changes, message, options):
     with pytest.raises(ConfigError, match=message):
         check_encoder({**options["timm"], **changes}, reads=("pictures",))
+
+
+@pytest.mark.parametrize("kind", ["open_clip", "clip", "siglip", "dinov2", "sentence", "timm"])
+def test_weights_that_lack_some_are_an_error_at_start(kind, tmp_path):
+    """Libraries draw missing weights at random, and say so in a log at most."""
+    made = tiny_encoder(kind, tmp_path)
+    (file,) = tmp_path.glob("*.safetensors")
+    weights = load_file(file)
+    del weights[next(name for name in sorted(weights) if "layer" in name or "resblocks" in name)]
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=r"cannot be loaded as|lacks 1 weights"):
+        check_encoder(made, reads=())
+
+
+def test_a_sentence_encoder_needs_no_pooler(tmp_path):
+    made = tiny_encoder("sentence", tmp_path)
+    before = load(made).texts(["a cat"])
+    weights = load_file(tmp_path / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if not name.startswith("pooler.")}
+    assert len(kept) == len(weights) - 2
+    save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    assert np.array_equal(load(made).texts(["a cat"]), before)
+
+
+def test_a_vision_transformer_of_timm_sees_pictures_at_the_size_asked_for(tmp_path):
+    net = timm.create_model("test_vit.r160_in1k", pretrained=False)
+    save_file(net.state_dict(), tmp_path / "vit.safetensors")
+    made = {"kind": "timm", "model": "test_vit.r160_in1k", "weights": str(tmp_path / "vit.safetensors")}
+    sections = [read_encoder({**made, "image_size": size}) for size in (None, 96)]
+    encoders = [load_encoder(section) for section in sections]
+    shapes = [encoder.model._pixels([picture(0)]).shape for encoder in encoders]
+    assert shapes == [(1, 3, 160, 160), (1, 3, 96, 96)]
+    native, small = (encoder.pictures([picture(0)])[0] for encoder in encoders)
+    assert small.shape == native.shape and not np.allclose(small, native, atol=1e-4)
+    assert fingerprint(sections[0]) != fingerprint(sections[1])
+    with pytest.raises(ConfigError, match="image_size 100 is no multiple of 16, the patch of 'test_vit"):
+        load(made, image_size=100)
+
+
+def test_a_convolutional_network_sees_pictures_at_any_size(options):
+    encoder = load(options["timm"], image_size=70)
+    assert encoder.model._pixels([picture(0)]).shape == (1, 3, 70, 70)
+    with pytest.raises(ConfigError, match="image_size is of kind 'timm'; one of kind 'transformers' knows its own"):
+        load(options["clip"], image_size=64)
 
 
 def test_an_encoder_must_read_what_a_reward_gives_it(options):
