@@ -55,5 +55,9 @@ def _probability(answer: Answer) -> float:
             mass[word] += math.exp(min(logprob, 0.0))
     total = sum(mass.values())
     if not total:
-        raise JudgeError("neither Yes nor No is among the judge's likeliest tokens")
+        likeliest = max(answer.first_tokens, key=lambda pair: pair[1], default=("", 0.0))[0]
+        raise JudgeError(
+            f"neither Yes nor No is among the judge's likeliest first tokens (the first is {likeliest!r}); a model that"
+            " thinks first must not: endpoint.extra: {chat_template_kwargs: {enable_thinking: false}}"
+        )
     return mass["yes"] / total

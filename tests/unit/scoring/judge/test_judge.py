@@ -135,6 +135,22 @@ def test_a_judge_that_fails_leaves_its_completion_alone_unscored():
     assert failed.event == "judge_failed" and "gave no verdict: nothing" in failed.message
 
 
+def test_a_judge_that_thinks_first_gives_no_probability_and_the_message_says_why():
+    with ScriptedJudge([{"<think>": 0.9, "Well": 0.1}]) as judge:
+        groups = ((SAMPLE, ("<answer>3</answer>",)),)
+        [failed] = run_call(RewardCall("judge_probability", None, {"endpoint": judge.endpoint}, groups))
+    assert failed.event == "judge_failed"
+    assert "the first is '<think>'" in failed.message and "enable_thinking: false" in failed.message
+
+
+def test_a_verdict_in_the_judges_thought_does_not_count():
+    reply = '<think>Perhaps {mark} {"score": 10}?</think> No. {mark} {"score": 4}'
+    with ScriptedJudge([reply]) as judge:
+        groups = ((SAMPLE, ("<answer>3</answer>",)),)
+        [scored] = run_call(RewardCall("judge_score", None, {"endpoint": judge.endpoint}, groups))
+    assert scored.value == pytest.approx(3 / 9)
+
+
 def test_a_row_without_reference_leaves_the_others_scored():
     without = Sample("w", "t", "image", SAMPLE.messages)
     with ScriptedJudge(['{mark} {"score": 10}']) as judge:
