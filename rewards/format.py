@@ -2,8 +2,8 @@
 
 Formula: 1 if the whole completion has the form, each part exactly once and not empty, else 0.
 Bounds: 0 or 1.
-Answer: `think_answer`: `<think>..</think> <answer>..</answer>`; `think_answer_glue`: and `<glue>..</glue>` with spans of time;
-`answer`; `think_boxed`; `boxed`. Any number of lines.
+Answer: `think_answer`: `<think>..</think> <answer>..</answer>`; `think_answer_glue`: and `<glue>..</glue>` with spans
+of time; `answer`; `think_boxed`; `boxed`. Any number of lines.
 Space: none.
 Source: the full match of the R1 family, made strict: repeated tags, text outside them and empty parts score 0.
 Example: `<think>a</think><answer>b</answer>` 1; the same twice 0; `<answer>b</answer>` 0 (style `answer`: 1).
