@@ -43,6 +43,7 @@ PRIVATE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("vllm.v1.engine.llm_engine", "LLMEngine.reset_encoder_cache", ()),
     ("vllm.v1.engine.core_client", "InprocClient.shutdown", ()),
     ("vllm.distributed.parallel_state", "destroy_distributed_environment", ()),
+    ("vllm.model_executor.layers.utils", "dispatch_cpu_unquantized_gemm", ("layer", "remove_weight")),
     ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner.reload_weights", ("weights_iterator",)),
     ("vllm.v1.sample.logits_processor", "LogitsProcessor.apply", ("logits",)),
     ("vllm.model_executor.models.interfaces", "SupportsMRoPE.get_mrope_input_positions", ("mm_features",)),

@@ -24,6 +24,7 @@ from mmrl.data.rendered import MediaEntry
 from mmrl.data.vision import VisionGeometry
 from mmrl.errors import EngineError
 from mmrl.models.families import FAMILIES
+from mmrl.rollout.cpu_linear import cpu_linear
 from mmrl.rollout.vllm_guard import engine_errors, import_vllm, unchanged_environment, vllm_module
 from mmrl.rollout.vllm_media import MediaSpan
 
@@ -44,7 +45,7 @@ class CoreOptions:
     max_num_seqs: int = 256
     gpu_memory_utilization: float = 0.4
     cpu_kv_cache_gb: int = 1
-    cpu_packing: bool = True
+    cpu_packing: bool = False
     enforce_eager: bool = False
     trust_remote_code: bool = False
     weight_transfer: str | None = None
@@ -105,7 +106,7 @@ class VllmCore:
             engine_errors(f"opening vLLM for {folder}"),
             unchanged_environment(),
             _unchanged_threads(),
-            _packing(options.cpu_packing),
+            _matrices(options.cpu_packing),
         ):
             os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cpu_kv_cache_gb)
             self._llm = vllm.LLM(
@@ -140,6 +141,7 @@ class VllmCore:
             self._warnings = _SchedulerWarnings()
         self.max_model_len = options.max_model_len
         self.max_num_seqs = options.max_num_seqs
+        self._packed = options.cpu_packing
 
     def medium(self, entry: MediaEntry, geometry: VisionGeometry) -> Any:
         """One medium as vLLM's vision tower takes it: normalised fp32 pixels, with what the family says of them."""
@@ -207,7 +209,7 @@ class VllmCore:
         Straight into the parameters where vLLM keeps them as they were given, which is one copy. Where it has made
         something else of them (oneDNN's packed matrices, on a CPU) they are made anew, layer by layer.
         """
-        with engine_errors("taking new weights"), torch.no_grad():
+        with engine_errors("taking new weights"), torch.no_grad(), _matrices(self._packed):
             renamed = ((_engine_name(name, self._prefixes), tensor) for name, tensor in named_tensors)
             if _keeps_weights(self._model):
                 self._model.load_weights(renamed)
@@ -217,7 +219,7 @@ class VllmCore:
 
     def transfer(self, step: TransferStep) -> None:
         """One step of a weight transfer. Caches are to be reset after the last."""
-        with engine_errors(f"a weight transfer ({step.call})"), torch.no_grad():
+        with engine_errors(f"a weight transfer ({step.call})"), torch.no_grad(), _matrices(self._packed):
             self._llm.collective_rpc(step.call, kwargs=step.arguments)
 
     def reset_caches(self) -> None:
@@ -311,15 +313,22 @@ def _unchanged_threads() -> Iterator[None]:
 
 
 @contextmanager
-def _packing(wanted: bool) -> Iterator[None]:
-    """Within the block vLLM may pack matrices for oneDNN, or not."""
-    operations = vllm_module("vllm._custom_ops")
-    before = getattr(operations, "_supports_onednn", False)
-    operations._supports_onednn = before and wanted
+def _matrices(packed: bool) -> Iterator[None]:
+    """Within the block vLLM on a CPU packs the matrices that it is given, or keeps them as they are."""
+    layers = vllm_module("vllm.model_executor.layers.utils")
+    packing = layers.dispatch_cpu_unquantized_gemm
+
+    def keeping(layer: Any, remove_weight: bool) -> None:
+        if layer.weight.ndim == 2 and not layer.weight.is_meta:
+            layer.cpu_linear = cpu_linear
+        else:
+            packing(layer, remove_weight)
+
+    layers.dispatch_cpu_unquantized_gemm = packing if packed else keeping
     try:
         yield
     finally:
-        operations._supports_onednn = before
+        layers.dispatch_cpu_unquantized_gemm = packing
 
 
 def _engine_name(name: str, prefixes: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""New weights where vLLM keeps matrices as they are, as on GPUs: written into the parameters, without a second copy."""
+"""New weights of vLLM's matrices as they are, which are written into the parameters, and packed, which are made anew."""
 
 import importlib.util
 
@@ -10,6 +10,7 @@ from mmrl.data.render import render
 from mmrl.data.sample import Message, Sample, TextPart
 from mmrl.models.logprobs import token_logprobs
 from mmrl.models.packing import group_row, pack
+from mmrl.rollout.cpu_linear import cpu_linear
 from mmrl.rollout.types import Request, Sampling
 
 if importlib.util.find_spec("vllm") is None:
@@ -19,14 +20,18 @@ from mmrl.rollout.vllm_engine import VllmEngine
 from mmrl.rollout.vllm_private import CoreOptions
 
 
-def test_weights_are_written_into_the_parameters_that_are_there():
+@pytest.mark.parametrize("packed", [False, True])
+def test_new_weights_count_in_both_forms_of_the_matrices(packed):
     vlm = tiny_vlm("qwen2_5_vl")
-    options = CoreOptions(dtype="float32", max_model_len=128, max_num_seqs=4, cpu_packing=False)
+    options = CoreOptions(dtype="float32", max_model_len=128, max_num_seqs=4, cpu_packing=packed)
     engine = VllmEngine(vlm.processor, options)
     try:
-        before = [parameter.data_ptr() for parameter in engine._core._model.parameters()]
+        before = addresses(engine)
         engine.sync_weights(vlm.model.named_parameters(), 1)
-        assert [parameter.data_ptr() for parameter in engine._core._model.parameters()] == before
+        assert addresses(engine) == before
+        on_cpu = not torch.cuda.is_available()
+        assert (0 in before) == (packed and on_cpu)  # what is packed has left its parameter empty
+        assert (cpu_linear in products(engine)) == (on_cpu and not packed)
 
         message = Message("user", (TextPart("Which colour?"),))
         prompt = render(Sample("s", "t", "image", (message,)), [], vlm.processor)
@@ -38,3 +43,11 @@ def test_weights_are_written_into_the_parameters_that_are_there():
     result = token_logprobs(vlm.model, micro, vlm.processor, temperature=1.0, banned_ids=banned, chunk=64)
     said = torch.tensor([value for completion in group.completions for value in completion.behavior_logprobs])
     assert (result.logprobs_L - said).abs().max() < 1e-5
+
+
+def addresses(engine: VllmEngine) -> list[int]:
+    return [parameter.data_ptr() for parameter in engine._core._model.parameters()]
+
+
+def products(engine: VllmEngine) -> set[object]:
+    return {getattr(module, "cpu_linear", None) for module in engine._core._model.modules()}
