@@ -1,12 +1,14 @@
-"""Tokens a CPU second of three ways to sample the same prompts: vllm_engine, vLLM alone, hf_engine.
+"""Tokens a CPU second of the ways to sample the same prompts: vllm_engine, vLLM alone, hf_engine.
 
     python tests/bench/bench_vllm_engine.py [--repeats N] [--models tiny medium] [--prompts 32] [--new 64]
 
 Every prompt shows one picture of its own and gets 8 completions; fp32, one thread, so that CPU seconds are those of a
-quiet machine. The ways run in turn, forwards and backwards, and vLLM's caches are emptied before each; medians:
+quiet machine. The ways run in turn, forwards and backwards, and vLLM's caches are emptied before each; medians. vLLM as
+it packs matrices by itself (`rollout.vllm.cpu_packing`) needs an engine of its own, which follows:
 
     vllm_engine   from rendered prompts: uint8 frames are made into patches, one seeded request a completion
     vLLM alone    patches and prompts made beforehand, one request with n = 8 a prompt, its own seeds
+    packed        the same, in an engine that packs its matrices
     hf_engine     the reference, from the same rendered prompts
 """
 
@@ -48,8 +50,8 @@ def main() -> None:
     arguments.add_argument("--new", type=int, default=64)
     options = arguments.parse_args()
     torch.set_num_threads(1)
-    print("| model | prompt tokens | vllm_engine tokens/s | vLLM alone tokens/s | ratio | hf_engine tokens/s | ratio |")
-    print("|---|---|---|---|---|---|---|")
+    print("| model | prompt tokens | vllm_engine tokens/s | vLLM alone | ratio | packed | ratio | hf_engine | ratio |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name in options.models:
         with tempfile.TemporaryDirectory() as folder:
             print(table_row(name, Path(folder), options), flush=True)
@@ -64,21 +66,33 @@ def table_row(name: str, folder: Path, options: argparse.Namespace) -> str:
     save_model(model, processor, folder)
     processor = load_processor(folder)
     requests = requests_for(processor, count=options.prompts, new=options.new)
-    engine = VllmEngine(processor, CoreOptions(dtype="float32", max_model_len=256))
-    engine.sync_weights(model.eval().named_parameters(), 0)
+    engine = opened(model, processor, packed=False)
     reference = HfEngine(model, processor)
     ways: list[Callable[[], int]] = [
         lambda: tokens_of(engine, requests),
         vllm_alone(engine, requests),
         lambda: tokens_of(reference, requests),
     ]
-    measured(engine, ways)  # the first run of everything is slower
-    runs = [measured(engine, ways, backwards=bool(i % 2)) for i in range(options.repeats)]
-    speeds = [statistics.median(of_way) for of_way in zip(*runs, strict=True)]
+    ours, alone, hf = speeds(engine, ways, repeats=options.repeats)
     engine.close()
-    size, ours, alone, hf = sum(p.numel() for p in model.parameters()) / 1e6, *speeds
-    length = len(requests[0].prompt.prompt_ids_T)
-    return f"| {size:.1f}M | {length} | {ours:.0f} | {alone:.0f} | {ours / alone:.2f} | {hf:.0f} | {ours / hf:.2f} |"
+    engine = opened(model, processor, packed=True)
+    [packed] = speeds(engine, [vllm_alone(engine, requests)], repeats=options.repeats)
+    engine.close()
+    size, length = sum(p.numel() for p in model.parameters()) / 1e6, len(requests[0].prompt.prompt_ids_T)
+    others = " | ".join(f"{speed:.0f} | {ours / speed:.2f}" for speed in (alone, packed, hf))
+    return f"| {size:.1f}M | {length} | {ours:.0f} | {others} |"
+
+
+def opened(model: Any, processor: Any, *, packed: bool) -> VllmEngine:
+    engine = VllmEngine(processor, CoreOptions(dtype="float32", max_model_len=256, cpu_packing=packed))
+    engine.sync_weights(model.eval().named_parameters(), 0)
+    return engine
+
+
+def speeds(engine: VllmEngine, ways: list[Callable[[], int]], *, repeats: int) -> list[float]:
+    measured(engine, ways)  # the first run of everything is slower
+    runs = [measured(engine, ways, backwards=bool(i % 2)) for i in range(repeats)]
+    return [statistics.median(of_way) for of_way in zip(*runs, strict=True)]
 
 
 def requests_for(processor: Any, *, count: int, new: int) -> list[Request]:

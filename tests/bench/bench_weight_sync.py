@@ -5,7 +5,7 @@
 Random weights in the shape of Qwen2.5-VL, at least 400 MB of them; one thread.
 
     matrices   as they are, which `rollout.vllm.cpu_packing: false` asks for and GPUs do; or packed for oneDNN
-    sync       `VllmEngine.sync_weights`: names and shapes checked, fused layers filled, caches of the old weights dropped
+    sync       `VllmEngine.sync_weights`: names and shapes checked, fused layers filled, old weights' caches dropped
     pack       of the sync: oneDNN's own form of every matrix
     copy       `tensor.copy_` of every parameter into memory that is there already
     tokens/s   sampled tokens a CPU second: prompts of 64 text tokens, all completions in one batch

@@ -1,4 +1,4 @@
-"""New weights of vLLM's matrices as they are, which are written into the parameters, and packed, which are made anew."""
+"""New weights for matrices that vLLM keeps as they are, written into its parameters, and for packed ones, made anew."""
 
 import importlib.util
 
