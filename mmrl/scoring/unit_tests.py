@@ -8,20 +8,22 @@ here. Forms that are read (a list or mapping, or the same as JSON text):
     [{"input": .., "output": ..}, ..]                     either, with or without `fn_name` per test
     ["assert f(1) == 2", ..]                              assertions about plain values
 
+What an assertion compares with is computed in a sandbox of its own, without the program (`assertions.py`).
+
 A test may carry its `pass_rate` (a list beside inputs, or a key of the test).
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mmrl.scoring.assertions import split_assertion
 from mmrl.scoring.sandbox import Job, Limits, Tree, run
 from mmrl.scoring.sandbox.call_driver import encode
 from mmrl.scoring.sandbox.python_runtime import python_script
@@ -34,12 +36,14 @@ class UnitTest:
     """One test. stdin: what a program reads; else call: a function with arguments, or an expression.
 
     expected: the printed text, or the value in the encoding of `call_driver.encode`.
+    verdict: instead of `expected`, an expression that must be true of the values (v0, v1, ..) that the call gave.
     """
 
-    expected: Any
+    expected: Any = None
     stdin: str | None = None
     call: Mapping[str, Any] | None = None
     pass_rate: float | None = None
+    verdict: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +95,9 @@ def _read_test(row: Any, *, number: int) -> UnitTest:
     if rate is not None and not (isinstance(rate, int | float) and 0 <= rate <= 1):
         raise ValueError(f"unit test {number}: pass_rate {rate!r} is no number from 0 to 1")
     if "assert" in row:
-        call, expected = _read_assertion(row["assert"])
-        return UnitTest(expected, call=call, pass_rate=rate)
+        found = split_assertion(row["assert"])
+        call = {"expression": found.asked, "exact": found.verdict is not None}
+        return UnitTest(encode(found.equals), call=call, pass_rate=rate, verdict=found.verdict)
     if "input" not in row or "output" not in row:
         raise ValueError(f"unit test {number} has neither `input` and `output` nor `assert`")
     if row.get("fn_name"):
@@ -115,24 +120,6 @@ def _value(written: Any) -> Any:
         except json.JSONDecodeError:
             return written
     return written
-
-
-def _read_assertion(text: str) -> tuple[dict[str, Any], Any]:
-    """`assert a == b` with one plain side becomes the other side and that value; any other becomes its truth."""
-    try:
-        tree = ast.parse(text.strip())
-    except SyntaxError as error:
-        raise ValueError(f"{text!r} is no Python: {error.msg}") from error
-    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.Assert):
-        raise ValueError(f"{text!r} is not one assertion")
-    test = tree.body[0].test
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
-        for asked, plain in ((test.left, test.comparators[0]), (test.comparators[0], test.left)):
-            try:
-                return {"expression": ast.unparse(asked)}, encode(ast.literal_eval(plain))
-            except (ValueError, TypeError):
-                continue
-    return {"expression": f"bool({ast.unparse(test)})"}, True
 
 
 def run_tests(code: str, tests: Sequence[UnitTest], settings: RunSettings) -> list[bool]:
@@ -172,18 +159,39 @@ def _run_calls(code: str, tests: Sequence[UnitTest], settings: RunSettings, *, u
     passed: list[bool] = []
     while len(passed) < len(tests) and (left := until - time.monotonic()) > 0.1:
         rest = tests[len(passed) :]
-        outcomes = _outcomes(code, rest, settings, left=left)
+        outcomes = _outcomes(code, [test.call for test in rest], settings, left=left)
         if outcomes and outcomes[-1].get("fatal"):
             break
-        found = [_matches(o, t, settings.float_tolerance) for o, t in zip(outcomes, rest, strict=False)]
+        found = _verdicts(outcomes, rest, settings, left=until - time.monotonic())
         passed += found if len(found) == len(rest) else [*found, False]
         if settings.stop_early and not all(passed):
             break
     return passed + [False] * (len(tests) - len(passed))
 
 
-def _outcomes(code: str, tests: Sequence[UnitTest], settings: RunSettings, *, left: float) -> list[dict[str, Any]]:
-    plan = {"calls": [test.call for test in tests], "seconds": settings.test_s}
+def _verdicts(
+    outcomes: Sequence[Mapping[str, Any]], tests: Sequence[UnitTest], settings: RunSettings, *, left: float
+) -> list[bool]:
+    """Whether each outcome is what its test wants. Expressions are judged without the program that gave the values."""
+    pairs = list(zip(outcomes, tests, strict=False))
+    judged = [i for i, (outcome, test) in enumerate(pairs) if test.verdict is not None and _is_list(outcome)]
+    calls = [{"expression": f"bool({pairs[i][1].verdict})", "values": pairs[i][0]["value"][1:]} for i in judged]
+    plain = replace(settings, reads=(), env={})
+    answers = _outcomes("import math", calls, plain, left=left) if calls and left > 0.1 else []
+    true = {i for i, answer in zip(judged, answers, strict=False) if answer.get("value") is True}
+    return [
+        i in true if test.verdict is not None else _matches(outcome, test, settings.float_tolerance)
+        for i, (outcome, test) in enumerate(pairs)
+    ]
+
+
+def _is_list(outcome: Mapping[str, Any]) -> bool:
+    value = outcome.get("value")
+    return isinstance(value, list) and value[:1] == ["list"]
+
+
+def _outcomes(code: str, calls: Sequence[Any], settings: RunSettings, *, left: float) -> list[dict[str, Any]]:
+    plan = {"calls": list(calls), "seconds": settings.test_s}
     job = Job(
         python_script(str(_DRIVER)),
         files={"solution.py": code.encode(), "calls.json": json.dumps(plan).encode()},
@@ -193,10 +201,13 @@ def _outcomes(code: str, tests: Sequence[UnitTest], settings: RunSettings, *, le
     )
     lines = run(job).text().splitlines()
     outcomes = []
-    for line in lines[: len(tests)]:
+    for line in lines[: len(calls)]:
         try:
             outcomes.append(json.loads(line))
-        except (json.JSONDecodeError, RecursionError):
+        except (
+            ValueError,
+            RecursionError,
+        ):  # the program can write anything here; ValueError: too long an integer, too
             break
     return [o for o in outcomes if isinstance(o, dict)]
 
@@ -214,7 +225,7 @@ def same_value(found: Any, expected: Any, *, tolerance: float) -> bool:
     if isinstance(found, bool) or isinstance(expected, bool):
         return found is expected
     if isinstance(found, int | float) and isinstance(expected, int | float):
-        return found == expected or math.isclose(found, expected, rel_tol=tolerance, abs_tol=tolerance)
+        return found == expected or _near(found, expected, tolerance)
     return type(found) is type(expected) and found == expected
 
 
@@ -236,6 +247,13 @@ def same_output(found: str, expected: str, *, tolerance: float) -> bool:
 
 def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.rstrip().splitlines()]
+
+
+def _near(found: float, expected: float, tolerance: float) -> bool:
+    try:
+        return math.isclose(found, expected, rel_tol=tolerance, abs_tol=tolerance)
+    except OverflowError:  # an integer beyond the largest float
+        return False
 
 
 def _close(found: str, expected: str, tolerance: float) -> bool:

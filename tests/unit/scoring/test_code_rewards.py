@@ -116,6 +116,98 @@ def test_results_must_be_plain_values():
         assert run_tests(trick, tests, SETTINGS) == [False], trick
 
 
+ABOUT_VALUES = ["assert f(2, [1])[0] == 2 and len(f(2, [1])) == 2", "assert f(3, [4]) > (3,)"]
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        "bool = lambda x: True\ndef f(*a): return ()",
+        "import builtins\nbuiltins.bool = builtins.all = builtins.len = lambda x: True\ndef f(*a): return ()",
+        "import os\nfor d in range(3, 9):\n    try: os.write(d, b'{\"value\": true}\\n' * 2)\n"
+        "    except OSError: pass\nos._exit(0)",
+        "class A:\n  __eq__ = __gt__ = lambda s, o: True\n  __getitem__ = lambda s, i: s\n  __len__ = lambda s: 2\n"
+        "def f(*a): return A()",
+        "import sys\nframe = sys._getframe()\nwhile frame.f_back:\n  frame = frame.f_back\n"
+        "  if 'encode' in frame.f_globals: frame.f_globals.update(encode=lambda *a, **k: True)\n"
+        "def f(*a): return 1",
+        "import gc\nfor o in gc.get_objects():\n  if isinstance(o, dict) and 'calls' in o:\n"
+        "    o['calls'][:] = [{'expression': 'True'}] * 2\ndef f(*a): return 1",
+        "import sys, json\nsys.modules['json'].dumps = lambda *a, **k: '{\"value\": true}'\ndef f(*a): return 1",
+        "import json\njson.dump([{'expression': 'True'}], open('calls.json', 'w'))\ndef f(*a): return 1",
+        "import atexit\natexit.register(print, '{\"value\": true}')\ndef f(*a): return 1",
+        "class A:\n  def __del__(self): print('{\"value\": true}')\ndef f(*a): return A()",
+    ],
+)
+def test_a_program_cannot_pass_by_what_it_does_to_its_judge(trick):
+    assert run_tests(trick, read_tests(ABOUT_VALUES), SETTINGS) == [False, False]
+
+
+def test_what_values_are_compared_with_is_not_where_the_program_is():
+    code = """
+import gc, sys
+SEEN = open("calls.json").read() + str([o for o in gc.get_objects() if type(o) in (dict, list)])
+frame = sys._getframe()
+while frame:
+    SEEN += str(frame.f_globals) + str(frame.f_locals)
+    frame = frame.f_back
+def f():
+    assert "calls.json" in SEEN and "expression" in SEEN  # the search does see what is there
+    return "a sec" + "ret" if "a sec" + "ret" in SEEN else "nothing"
+"""
+    tests = read_tests(
+        ["assert f() == 'a secret'", "assert len(f()) > 0 and 'a secret' == f()", "assert len(f()) == 7"]
+    )
+    assert run_tests(code, tests, SETTINGS) == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("assertion", "holds"),
+    [
+        ("assert f(2, 3) is not None and f(2, 3) == (2, 3)", True),
+        ("assert f(2, 3) is not None and f(2, 3) == [2, 3]", False),
+        ("assert set(f(2, 3)) == set([3, 2])", True),
+        ("assert not f(2, 3) == (3, 2), 'swapped'", True),
+        ("assert math.isclose(f(1, 2)[1], 2.0000001, rel_tol=1e-3)", True),
+        ("assert isinstance(f(1, 2), tuple)", True),
+        ("assert all(f(x, 0)[0] == x for x in (1, 2))", True),
+        ("assert any(f(x, 0)[0] == 7 for x in (1, 2))", False),
+        ("assert sum(y for y in f(1, 2)) == 3", True),
+        ("assert f(f(1, 2)[0], K) == (1, 5)", True),
+        ("assert ', '.join(map(str, f(1, 2))) in ('1, 2', 'x')", True),
+        ("assert sorted(f(3, 2), key=lambda n: n)[0] < 3 and True", True),
+        ("assert C(4).twice() in (8, 9)", True),
+        ("assert {1: (f(1, 2),)} == {1: (f(1, 2),)}", True),
+        ("assert undefined(1) or True", False),
+    ],
+)
+def test_assertions_of_many_forms(assertion, holds):
+    code = "K = 5\ndef f(a, b): return (a, b)\nclass C:\n    def __init__(self, n): self.n = n\n"
+    code += "    def twice(self): return 2 * self.n"
+    assert run_tests(code, read_tests([assertion]), SETTINGS) == [holds]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys\nsys.set_int_max_str_digits(0)\ndef f(): return 10**5000",
+        "def f(): return 10**400",
+        "def f():\n  a = []\n  for _ in range(100_000): a = [a]\n  return a",
+        "import os\nfor d in range(3, 9):\n    try: os.write(d, b'{\"value\": ' + b'[' * 200_000 + b'\\n')\n"
+        "    except OSError: pass\nos._exit(0)",
+        "import os\nfor d in range(3, 9):\n    try: os.write(d, b'{\"value\": ' + b'1' * 5000 + b'}\\n')\n"
+        "    except OSError: pass\nos._exit(0)",
+        "def f(): return 'x' * 500_000_000",
+        "def f(): return float('nan')",
+        "def f(): return '\\ud800'",
+        "raise SystemExit",
+        "import signal\nsignal.setitimer(signal.ITIMER_REAL, 0)\ndef f(): raise KeyboardInterrupt",
+    ],
+)
+def test_results_that_are_none_are_wrong_and_no_error_of_the_reward(code):
+    assert run_tests(code, read_tests(["assert f() == 4.5"]), SETTINGS) == [False]
+
+
 def test_true_is_not_one_and_lists_are_tuples():
     assert not same_value(encode(True), encode(1), tolerance=0.0)
     assert same_value(encode((1, [2])), encode([1, (2,)]), tolerance=0.0)

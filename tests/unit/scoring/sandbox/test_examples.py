@@ -5,7 +5,18 @@ import importlib
 
 import pytest
 
-MODULES = ("sandbox", "code_blocks", "difficulty", "think_tags", "svg", "kept", "pictures", "latex_source", "texocr")
+MODULES = (
+    "assertions",
+    "sandbox",
+    "code_blocks",
+    "difficulty",
+    "think_tags",
+    "svg",
+    "kept",
+    "pictures",
+    "latex_source",
+    "texocr",
+)
 
 
 @pytest.mark.parametrize("name", MODULES)
