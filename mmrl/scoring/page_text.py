@@ -37,7 +37,7 @@ def plain_text(text: str) -> str:
 
 
 def split_front_matter(text: str) -> tuple[dict | None, str]:
-    """The mapping at the beginning of a page, and the page without it; None and all of it where there is none.
+    r"""The mapping at the beginning of a page, and the page without it; None and all of it where there is none.
 
     It stands between lines of `---`, is YAML, and has at most 2000 characters and no anchors, which would let few lines
     be many. A page that begins with a rule has none.

@@ -4,15 +4,23 @@ import doctest
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-MODULES = ("combine", "distributions", "geometry", "parse", "router")
+import mmrl.scoring
+
+FOLDER = Path(mmrl.scoring.__file__).parent
+MODULES = sorted(
+    ".".join(("mmrl.scoring", *path.relative_to(FOLDER).with_suffix("").parts)).removesuffix(".__init__")
+    for path in FOLDER.rglob("*.py")
+    if ">>> " in path.read_text(encoding="utf-8")
+)
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name):
-    result = doctest.testmod(importlib.import_module(f"mmrl.scoring.{name}"))
+    result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0 and result.failed == 0
 
 

@@ -52,6 +52,10 @@ def test_present_and_its_opposite(page, test, wanted):
     assert passes(page, type="absent", **test) is not wanted
 
 
+def test_one_wrong_letter_of_fourteen_is_a_ratio_of_0_929():
+    assert best_ratio("photosynthesis", "by photosynthezis in leaves") == pytest.approx(0.929, abs=5e-4)
+
+
 def test_absent_fails_on_a_page_number_that_is_output():
     assert not passes("text\n\npage 12", type="absent", text="12")
 
