@@ -44,6 +44,10 @@ def score(
         raise RewardError(f"{sample.where}: gold.pages is empty; name at least one page")
     searches = _entry(sample, trajectory, "trajectory", "searches", _LIST)
     selections = _entry(sample, trajectory, "trajectory", "selections", _LIST)
+    if not all(isinstance(s, dict) and isinstance(s.get("retrieved"), _LIST) and "chosen" in s for s in selections):
+        raise RewardError(
+            f"{sample.where}: trajectory.selections must be mappings of `retrieved`, a list, and `chosen`"
+        )
     verdict = _verdict(sample, judge_column)
     if not all(f"<{tag}>" in completion and f"</{tag}>" in completion for tag in _TAGS):
         return 0.0

@@ -2,12 +2,12 @@
 
 Formula: F1 = 2 * matches / (pairs of the prediction + pairs of the answer); a pair is a path of keys with a value.
 Places in lists are no part of a path; each pair matches once. A match counts 1, with `similarity` the ANLS of its
-value (threshold 0.5); of pairs with equal paths those are matched that give the highest sum.
+value (0 below `threshold`); of pairs with equal paths those are matched that give the highest sum.
 Bounds: 0 to 1.
 Answer: one JSON object (or Python literal), bare or in a code fence; else 0. The dataset's answer is an object or its
 text. Values are compared as text, without regard to case and repeated blanks; numbers by value, quoted or not.
 Space: none.
-Source: field F1 of key information extraction (SROIE, CORD).
+Source: field F1 of key information extraction (SROIE, CORD); `similarity` with ANLS's threshold of 0.5 is ours.
 Example: answer {"total": "9.90", "date": "May 1"}: {"total": 9.90, "date": "May 2"} 0.5, with similarity 0.9.
 """
 
@@ -29,13 +29,24 @@ BOUNDS = (0.0, 1.0)
 Path = tuple[str, ...]
 
 
-def score(completion: str, sample: Sample, *, answer: AnswerFormat = "auto", similarity: bool = False) -> float:
-    """`similarity`: values that are nearly right count in part."""
+def score(
+    completion: str,
+    sample: Sample,
+    *,
+    answer: AnswerFormat = "auto",
+    similarity: bool = False,
+    threshold: float = 0.5,
+) -> float:
+    """`similarity`: values that are nearly right count in part, from an ANLS of `threshold` on."""
     gold = _pairs(read_literal(sample.answer) if isinstance(sample.answer, str) else sample.answer)
     if not gold:
         raise bad_answer(sample, wanted="a JSON object with values")
     found = _pairs(read_literal(extract_prediction(completion, answer=answer) or ""))
-    matches = sum(_matches(found[path], values, similarity) for path, values in gold.items() if path in found)
+    matches = sum(
+        _matches(found[path], values, threshold if similarity else None)
+        for path, values in gold.items()
+        if path in found
+    )
     return 2 * matches / (sum(map(len, gold.values())) + sum(map(len, found.values())))
 
 
@@ -62,17 +73,17 @@ def _text(value: Any) -> str:
     return clean_text(str(value)).lower()
 
 
-def _matches(found: list[str], wanted: list[str], similarity: bool) -> float:
+def _matches(found: list[str], wanted: list[str], threshold: float | None) -> float:
     """The highest sum over pairings of the values of one path."""
-    worth = np.array([[_worth(one, other, similarity) for other in wanted] for one in found])
+    worth = np.array([[_worth(one, other, threshold) for other in wanted] for one in found])
     rows, columns = linear_sum_assignment(worth, maximize=True)
     return float(worth[rows, columns].sum())
 
 
-def _worth(one: str, other: str, similarity: bool) -> float:
+def _worth(one: str, other: str, threshold: float | None) -> float:
     if one == other or _number(one) == _number(other) is not None:
         return 1.0
-    return anls(one, [other]) if similarity else 0.0
+    return 0.0 if threshold is None else anls(one, [other], threshold=threshold)
 
 
 def _number(text: str) -> float | None:

@@ -3,7 +3,8 @@
 Formula: 1 - D / max(n, m); D the least cost of node insertions and removals (1 each) and renamings (1 where tag or
 span differ, else edits of the cell's text by the longer text's length), n and m the nodes below the two tables.
 Bounds: 0 to 1.
-Answer: one table, in HTML or Markdown; no table, or several, score 0. The dataset's answer is one table too.
+Answer: one table, in HTML or Markdown; no table, or several, or one of more than 20 times
+the answer's nodes, score 0. The dataset's answer is one table too.
 Space: none.
 Source: Zhong et al. 2020 (PubTabNet). There a `th` for a `td` and a missing `tbody` are errors; here they are none,
 since no reader sees them: `official` restores that.

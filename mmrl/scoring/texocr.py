@@ -1,7 +1,7 @@
 """TexOCR's nine tests of a transcribed page. Pure, but for compiling, which the caller does.
 
 Each test is a value from 0 to 1, or None where the reference page has nothing to test, and passes from a threshold on.
-The paper gives the tests and not their thresholds, which are ours.
+The paper gives the tests and no number for them: THRESHOLDS and LIMITS are ours, and options of the rewards.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from mmrl.data.sample import Sample
-from mmrl.errors import RewardError
+from mmrl.errors import ConfigError, RewardError, did_you_mean
 from mmrl.scoring.code_blocks import extract_code
 from mmrl.scoring.gold import bad_answer
 from mmrl.scoring.latex_source import Source, formula_tokens, numbers, plain_sentences
@@ -34,8 +34,11 @@ THRESHOLDS = {
     "baseline": 1.0,
     "compiles": 1.0,
 }
+LIMITS = {"table": 0.9, "table_if_unique": 0.6, "unique": 0.9, "formula_part": 0.8, "title_part": 0.5}
+"""Within the tests: how much of a table's numbers must agree; how much will do, if so many of those that occur once are
+found; from which share of the longer one on a part of a formula (its tokens) or title (its characters) counts."""
+
 _MOST = 300
-_HIGH, _MODERATE, _UNIQUE = 0.9, 0.6, 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +86,33 @@ def page_of(completion: str) -> str:
     return "" if "<think>" in rest or "<answer>" in rest else rest
 
 
-def page_values(text: str, reference: Reference, *, official: bool = False) -> dict[str, float | None]:
-    """The value of every test but `compiles`.
+def check_shares(given: Mapping[str, float] | None, known: Collection[str], *, option: str) -> None:
+    """For `preflight`: ConfigError for a name that no test has, or a number that is no share."""
+    for name, value in (given or {}).items():
+        if name not in known:
+            raise ConfigError(
+                f"{option}.{name} belongs to no test{did_you_mean(name, known)}; known: {', '.join(known)}"
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise ConfigError(f"{option}.{name} is {value!r}, not a number from 0 to 1")
 
-    official: an ordered part of a formula or title counts however short it is, as in the paper; by default it must
-    have 0.8 of a formula's tokens and half of a title's characters.
-    """
+
+def limits_of(given: Mapping[str, float] | None, *, official: bool) -> dict[str, float]:
+    """LIMITS with those given. official: a part of a formula or title counts however short it is, as in the paper."""
+    any_part = {"formula_part": 0.0, "title_part": 0.0} if official else {}
+    return {**LIMITS, **any_part, **(given or {})}
+
+
+def page_values(text: str, reference: Reference, limits: Mapping[str, float] = LIMITS) -> dict[str, float | None]:
+    """The value of every test but `compiles`."""
     page = Source(text)
     gold = reference.source
     flat = " ".join(page.text.split())
     return {
         "text": _share(sum(a in flat for a in reference.anchors), len(reference.anchors)),
-        "formulas": formula_accuracy(page.formulas(), gold.formulas(), official=official),
-        "table": table_match(page.longest_table(), gold.longest_table()),
-        "sections": title_accuracy(page.titles(), gold.titles(), official=official),
+        "formulas": formula_accuracy(page.formulas(), gold.formulas(), part=limits["formula_part"]),
+        "table": table_match(page.longest_table(), gold.longest_table(), limits),
+        "sections": title_accuracy(page.titles(), gold.titles(), part=limits["title_part"]),
         "citations": citation_share(page, reference),
         "references": reference_share(page.references(), gold.references()),
         "similarity": similarity(" ".join(text.split()), " ".join(reference.text.split())),
@@ -118,12 +134,17 @@ def _share(right: int, count: int) -> float | None:
     return right / count if count else None
 
 
-def formula_accuracy(found: Sequence[str], gold: Sequence[str], *, official: bool = False) -> float | None:
-    """Formulas aligned one to one by similarity; right ones / the larger number of formulas."""
+def formula_accuracy(
+    found: Sequence[str], gold: Sequence[str], *, part: float = LIMITS["formula_part"]
+) -> float | None:
+    """Formulas aligned one to one by similarity; right ones / the larger number of formulas.
+
+    part: the share of the longer one's tokens that the other one, if it is an ordered part of it, must have.
+    """
     if not gold:
         return None
     pairs = _aligned(["".join(formula_tokens(f)) for f in found[:_MOST]], ["".join(formula_tokens(g)) for g in gold])
-    right = sum(_same_formula(formula_tokens(found[i]), formula_tokens(gold[j]), official=official) for i, j in pairs)
+    right = sum(_same_formula(formula_tokens(found[i]), formula_tokens(gold[j]), part=part) for i, j in pairs)
     return right / max(len(found), len(gold))
 
 
@@ -134,18 +155,18 @@ def _aligned(found: Sequence[str], gold: Sequence[str]) -> list[tuple[int, int]]
     return list(hungarian_pairs(alike))
 
 
-def _same_formula(found: tuple[str, ...], gold: tuple[str, ...], *, official: bool) -> bool:
+def _same_formula(found: tuple[str, ...], gold: tuple[str, ...], *, part: float) -> bool:
     if found == gold:
         return True
     short, long = sorted((found, gold), key=len)
-    if not short or (not official and len(short) < 0.8 * len(long)):
+    if not short or len(short) < part * len(long):
         return False
     rest = iter(long)
     return all(token in rest for token in short)
 
 
-def table_match(found: str | None, gold: str | None) -> float | None:
-    """1 if the longest tables' numbers agree: 0.9 of them, or 0.6 and 0.9 of those that occur once."""
+def table_match(found: str | None, gold: str | None, limits: Mapping[str, float] = LIMITS) -> float | None:
+    """1 if the longest tables' numbers agree: enough of them, or fewer and enough of those that occur once."""
     wanted = Counter(numbers(gold)) if gold is not None else Counter[str]()
     if not wanted:
         return None
@@ -153,22 +174,23 @@ def table_match(found: str | None, gold: str | None) -> float | None:
     overlap = (has & wanted).total() / max(has.total(), wanted.total())
     unique = [number for number, count in wanted.items() if count == 1]
     hits = sum(number in has for number in unique) / len(unique) if unique else 0.0
-    return float(overlap >= _HIGH or (overlap >= _MODERATE and hits >= _UNIQUE))
+    by_unique = overlap >= limits["table_if_unique"] and hits >= limits["unique"]
+    return float(overlap >= limits["table"] or by_unique)
 
 
-def title_accuracy(found: Sequence[str], gold: Sequence[str], *, official: bool = False) -> float | None:
-    """Titles paired one to one where one is a part of the other; pairs / the larger number of titles."""
+def title_accuracy(found: Sequence[str], gold: Sequence[str], *, part: float = LIMITS["title_part"]) -> float | None:
+    """Titles paired one to one where one is a part of the other, at least that share; pairs / the larger number."""
     if not gold:
         return None
     if not found:
         return 0.0
-    fits = np.array([[_titles_fit(f, g, official=official) for g in gold] for f in found[:_MOST]], dtype=float)
+    fits = np.array([[_titles_fit(f, g, part=part) for g in gold] for f in found[:_MOST]], dtype=float)
     return len(hungarian_pairs(fits, at_least=1.0)) / max(len(found), len(gold))
 
 
-def _titles_fit(found: str, gold: str, *, official: bool) -> bool:
+def _titles_fit(found: str, gold: str, *, part: float) -> bool:
     short, long = sorted((found, gold), key=len)
-    return bool(short) and short in long and (official or len(short) >= 0.5 * len(long))
+    return bool(short) and short in long and len(short) >= part * len(long)
 
 
 def citation_share(page: Source, reference: Reference) -> float | None:

@@ -5,8 +5,10 @@ from importlib.util import find_spec
 
 import pytest
 
+from mmrl.errors import ConfigError
 from mmrl.scoring import katex, texocr
 from mmrl.scoring.latex_source import Source, formula_tokens, numbers, plain_sentences, strip_comments
+from mmrl.scoring.reward import check_machine, resolve_reward
 from mmrl.scoring.texocr import Reference, page_values, passed_share, static_probe
 from mmrl.scoring.text_distance import similarity
 
@@ -69,8 +71,8 @@ def test_formulas_align_and_parts_count_only_when_they_are_large():
     gold = [r"a + b", r"\frac{x}{y} + z"]
     assert texocr.formula_accuracy([r"\frac{x}{y} + z", r"\left( a+b \right)"], gold) == 0.5
     assert texocr.formula_accuracy([r"\frac{x}{y}+z", "a+b"], gold) == 1.0
-    assert texocr.formula_accuracy(["a"], gold, official=False) == 0.0
-    assert texocr.formula_accuracy(["a"], gold, official=True) == 0.5
+    assert texocr.formula_accuracy(["a"], gold) == 0.0
+    assert texocr.formula_accuracy(["a"], gold, part=0.0) == 0.5
     assert texocr.formula_accuracy(["a+b"], []) is None and texocr.formula_accuracy([], gold) == 0.0
 
 
@@ -79,6 +81,13 @@ def test_tables_by_their_numbers():
     assert texocr.table_match("1 2 3 4 5 6 7 8 9 11", gold) == 1.0
     assert texocr.table_match("1 2 3 4 5 6 7 8", gold) == 0.0
     assert texocr.table_match(" ".join(map(str, range(1, 200))), gold) == 0.0
+    assert texocr.table_match("1 2 3 4 5 6 7 8", gold, {**texocr.LIMITS, "table": 0.8}) == 1.0
+    assert texocr.table_match("1 2 3 4 5 6 7 8", gold, {**texocr.LIMITS, "unique": 0.8}) == 1.0
+    # 9 of 10, beside 5 others: 9 / 14 agree, and 0.9 of those that occur once are there.
+    assert texocr.table_match("1 2 3 4 5 6 7 8 9 20 21 22 23 24", gold) == 1.0
+    assert (
+        texocr.table_match("1 2 3 4 5 6 7 8 9 20 21 22 23 24", gold, {**texocr.LIMITS, "table_if_unique": 0.7}) == 0.0
+    )
     assert texocr.table_match(None, gold) == 0.0 and texocr.table_match("1", "a & b") is None
 
 
@@ -86,7 +95,36 @@ def test_titles_pair_one_to_one():
     assert texocr.title_accuracy(["introduction to it", "method"], ["method", "introduction"]) == 1.0
     assert texocr.title_accuracy(["method", "method"], ["method", "results"]) == 0.5
     assert texocr.title_accuracy(["a"], ["a long title of many words"]) == 0.0
-    assert texocr.title_accuracy(["a"], ["a long title of many words"], official=True) == 1.0
+    assert texocr.title_accuracy(["a"], ["a long title of many words"], part=0.0) == 1.0
+
+
+def test_limits_are_the_options_of_both_rewards():
+    assert texocr.limits_of(None, official=False) == texocr.LIMITS
+    assert texocr.limits_of({"unique": 1.0}, official=True) == {
+        **texocr.LIMITS,
+        "formula_part": 0.0,
+        "title_part": 0.0,
+        "unique": 1.0,
+    }
+    reference = Reference.of("\\section{A title} \\[a + b\\]")
+    text = "\\section{title} \\[a +\\]"
+    assert [page_values(text, reference)[name] for name in ("formulas", "sections")] == [0.0, 1.0]
+    strict = texocr.limits_of({"formula_part": 0.5, "title_part": 0.8}, official=False)
+    assert [page_values(text, reference, strict)[name] for name in ("formulas", "sections")] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"thresholds": {"txt": 0.5}}, r"thresholds\.txt belongs to no test; did you mean 'text'"),
+        ({"thresholds": {"text": 1.5}}, r"thresholds\.text is 1\.5, not a number from 0 to 1"),
+        ({"limits": {"formula_parts": 0.5}}, r"limits\.formula_parts belongs to no test; did you mean 'formula_part'"),
+        ({"limits": {"unique": True}}, r"limits\.unique is True, not a number from 0 to 1"),
+    ],
+)
+def test_thresholds_that_mean_nothing_do_not_start(options, message):
+    with pytest.raises(ConfigError, match=message):
+        check_machine(resolve_reward("latex_static"), options, timeout_s=30.0, where="a")
 
 
 def test_sentences_that_are_anchors():
