@@ -12,18 +12,17 @@ Exit codes, of every command:
 from __future__ import annotations
 
 import platform
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from mmrl import __version__
+from mmrl.commands.cache import cache_app
+from mmrl.commands.interrupt import told_of_interrupt
+from mmrl.commands.options import DEFAULT_CACHE, AsJson, Config, Overrides, example
 from mmrl.errors import EchoedError, MmrlError
 
 if TYPE_CHECKING:
@@ -36,16 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich help pages cost 0.3 s of imports
 )
-cache_app = typer.Typer(help="Look at and tidy the pixel cache.", no_args_is_help=True)
 app.add_typer(cache_app, name="cache")
-
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run")]
-Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="e.g. rollout.group_size=4 stages.0.steps=10")
-]
-CacheDir = Annotated[Path, typer.Option("--dir", help="cache folder")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-DEFAULT_CACHE = Path(".mmrl_cache")
 
 
 @app.callback(invoke_without_command=True)
@@ -55,12 +45,7 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
         raise typer.Exit
 
 
-def _example(*lines: str) -> str:
-    """The end of a help page. The mark keeps the lines from being joined."""
-    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
-
-
-@app.command(epilog=_example("mmrl init data/train.jsonl --model /models/Qwen2.5-VL-3B-Instruct > my.yaml"))
+@app.command(epilog=example("mmrl init data/train.jsonl --model /models/Qwen2.5-VL-3B-Instruct > my.yaml"))
 def init(
     data: Annotated[Path, typer.Argument(help="Data file or folder")],
     model: Annotated[str | None, typer.Option(help="Model folder to write into the configuration.")] = None,
@@ -75,7 +60,7 @@ def init(
     raise typer.Exit(init_command(data, model=model, card=card, split=split))
 
 
-@app.command(epilog=_example("mmrl check my.yaml --media all"))
+@app.command(epilog=example("mmrl check my.yaml --media all"))
 def check(
     config: Config,
     overrides: Overrides = None,
@@ -87,7 +72,7 @@ def check(
     raise typer.Exit(api.check(config, *overrides or (), media=media))
 
 
-@app.command(epilog=_example("mmrl preprocess my.yaml --workers 16"))
+@app.command(epilog=example("mmrl preprocess my.yaml --workers 16"))
 def preprocess(
     config: Config,
     overrides: Overrides = None,
@@ -101,7 +86,7 @@ def preprocess(
 
 
 @app.command(
-    epilog=_example("mmrl train my.yaml rollout.group_size=4 stages.rl.steps=50", "mmrl train my.yaml --resume")
+    epilog=example("mmrl train my.yaml rollout.group_size=4 stages.rl.steps=50", "mmrl train my.yaml --resume")
 )
 def train(
     config: Config,
@@ -117,7 +102,7 @@ def train(
     raise typer.Exit(api.train(config, *overrides or (), resume=resume, overwrite=overwrite))
 
 
-@app.command("train-reward", epilog=_example("mmrl train-reward progress.yaml fit.steps=2000"))
+@app.command("train-reward", epilog=example("mmrl train-reward progress.yaml fit.steps=2000"))
 def train_reward(config: Config, overrides: Overrides = None) -> None:
     """Train a reward model on frozen encoders, as CONFIG says."""
     from mmrl.commands.train_reward import train_reward_command
@@ -127,7 +112,7 @@ def train_reward(config: Config, overrides: Overrides = None) -> None:
 
 @app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
-    epilog=_example(
+    epilog=example(
         "mmrl launch --nproc 8 train my.yaml train.zero_stage=2",
         "mmrl launch --nproc 8 --hostfile hosts train my.yaml train.zero_stage=3 --resume",
     ),
@@ -147,7 +132,7 @@ def launch(
 
 @app.command(
     "serve-rollouts",
-    epilog=_example(
+    epilog=example(
         "mmrl serve-rollouts my.yaml --port 8765",
         "mmrl train my.yaml rollout.engine=vllm_server 'rollout.servers.urls=[http://127.0.0.1:8765]'",
     ),
@@ -167,7 +152,7 @@ def serve_rollouts(
 
 
 @app.command(
-    epilog=_example(
+    epilog=example(
         "mmrl score completions.jsonl --config my.yaml --out scored.jsonl",
         "mmrl score --selftest all",
         "mmrl score --fuzz ./my_reward.py --seconds 60",
@@ -203,7 +188,7 @@ def score(
 
 
 @app.command(
-    epilog=_example(
+    epilog=example(
         'mmrl generate --model runs/my-run/checkpoints/best/model --image street.jpg --prompt "Where is the dog?"',
         'mmrl generate --model /models/Qwen2.5-VL-3B-Instruct --adapter adapter --video a.mp4 --prompt "..." -n 4',
     )
@@ -248,7 +233,7 @@ def generate(
     )
 
 
-@app.command(epilog=_example("mmrl export runs/my-run exported --step best --merge-lora"))
+@app.command(epilog=example("mmrl export runs/my-run exported --step best --merge-lora"))
 def export(
     run: Annotated[Path, typer.Argument(help="Run folder, or one checkpoint")],
     out: Annotated[Path, typer.Argument(help="Folder to write")],
@@ -267,7 +252,7 @@ def export(
 
 @app.command(
     "make-tasks",
-    epilog=_example(
+    epilog=example(
         "mmrl make-tasks image-jigsaw photos jigsaws --grid 3x3 --epochs 4 --val-share 0.1",
         "mmrl make-tasks video-jigsaw clips ordered --pieces 4 --min-seconds 8",
         "mmrl make-tasks document pages transcripts",
@@ -325,7 +310,7 @@ def make_tasks(
     raise typer.Exit(make_tasks_command(request))
 
 
-@app.command(epilog=_example("mmrl runs", "mmrl runs runs/my-run --json"))
+@app.command(epilog=example("mmrl runs", "mmrl runs runs/my-run --json"))
 def runs(
     folder: Annotated[Path, typer.Argument(help="Folder of runs, or one run")] = Path("runs"),
     as_json: AsJson = False,
@@ -336,7 +321,7 @@ def runs(
     raise typer.Exit(runs_command(folder, as_json=as_json))
 
 
-@app.command("list", epilog=_example("mmrl list rewards", "mmrl list configs --json"))
+@app.command("list", epilog=example("mmrl list rewards", "mmrl list configs --json"))
 def list_(
     kind: Annotated[
         Literal["rewards", "methods", "families", "tasks", "datasets", "readers", "configs", "sandbox"],
@@ -350,7 +335,7 @@ def list_(
     raise typer.Exit(list_command(kind, as_json=as_json))
 
 
-@app.command(epilog=_example("mmrl schema > mmrl.schema.json"))
+@app.command(epilog=example("mmrl schema > mmrl.schema.json"))
 def schema() -> None:
     """Print the JSON Schema of configuration files, for editors."""
     from mmrl.commands.schema import schema_command
@@ -358,80 +343,10 @@ def schema() -> None:
     raise typer.Exit(schema_command())
 
 
-@cache_app.command("ls", epilog=_example("mmrl cache ls --dir .mmrl_cache"))
-def cache_ls(directory: CacheDir = DEFAULT_CACHE) -> None:
-    """List the entries by recipe, with counts and sizes."""
-    from mmrl.data.cache_cli import ls
-
-    raise typer.Exit(ls(directory))
-
-
-@cache_app.command("verify", epilog=_example("mmrl cache verify --dir .mmrl_cache"))
-def cache_verify(directory: CacheDir = DEFAULT_CACHE) -> None:
-    """Check the checksum and recipe of every entry."""
-    from mmrl.data.cache_cli import verify
-
-    raise typer.Exit(verify(directory))
-
-
-@cache_app.command("prune", epilog=_example("mmrl cache prune 20GB"))
-def cache_prune(
-    size: Annotated[str, typer.Argument(help="Size to shrink to, e.g. 20GB; entries unused longest go first.")],
-    directory: CacheDir = DEFAULT_CACHE,
-) -> None:
-    """Delete entries until the cache is no larger than SIZE."""
-    from mmrl.data.cache_cli import prune
-
-    raise typer.Exit(prune(directory, size=size))
-
-
-@cache_app.command("explain", epilog=_example("mmrl cache explain my.yaml --sample geo-17"))
-def cache_explain(
-    config: Config,
-    overrides: Overrides = None,
-    sample: Annotated[str | None, typer.Option(help="Only the media of the sample with this id.")] = None,
-) -> None:
-    """Say which media of CONFIG miss the cache, and why."""
-    from mmrl.config.load import load_config
-
-    loaded = load_config(config, overrides or ())
-    from mmrl.data.cache_cli import explain
-
-    raise typer.Exit(explain(loaded, sample=sample))
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `mmrl` script; always ends by SystemExit with the command's exit code."""
-    with _noted_interrupt() as was_interrupted:
-        try:
-            _run(arguments)
-        except (Exception, KeyboardInterrupt) as error:
-            # Libraries that import parts of themselves late take Ctrl-C for a part that is missing.
-            if isinstance(error, KeyboardInterrupt) or was_interrupted():
-                sys.exit(130)
-            raise
-
-
-@contextmanager
-def _noted_interrupt() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C raises KeyboardInterrupt as ever; what is yielded tells whether it did."""
-    noted: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        noted.append(number)
-        signal.default_int_handler(number, frame)
-
-    is_ours = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )
-    if is_ours:
-        signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: bool(noted)
-    finally:
-        if is_ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+    with told_of_interrupt(sys.argv[1:] if arguments is None else arguments):
+        _run(arguments)
 
 
 def _run(arguments: Sequence[str] | None) -> None:

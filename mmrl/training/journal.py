@@ -32,6 +32,7 @@ from mmrl.training.resume import stage_record
 from mmrl.training.run_folder import command_to_go_on
 from mmrl.training.runtime import Runtime, stage_data
 from mmrl.training.schedule import checkpoint_due, reset_optimizer, validation_due
+from mmrl.training.signals import ToldInterrupt
 from mmrl.training.trackers import TrackedRun, Tracker, open_trackers, record_id
 from mmrl.training.validate import validate
 from mmrl.training.zero import load_optimizer, optimizer_layout
@@ -200,10 +201,12 @@ class Journal:
         """Within the block Ctrl-C also says which steps are lost and how the run goes on."""
         try:
             yield
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             self.console.end_stage()
             said = {"saved_step": self._saved_step, "checkpoint": self.checkpoint, "command": self._command}
             self.console.print(interrupted_line(self.position.step, **said))
+            if self.config.log.console:
+                raise ToldInterrupt from interrupt
             raise
 
     @property

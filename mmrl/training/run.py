@@ -76,7 +76,7 @@ def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
                 if not run_stage(run, journal, index, rows[index], stop):
                     journal.stopped()
                     return EXIT_TERMINATED
-        journal.finish()
+            journal.finish()
         return 0
     finally:
         run.close()

@@ -1,4 +1,4 @@
-"""SIGTERM asks for a checkpoint and an orderly end; the step under way is finished first."""
+"""SIGTERM asks for a checkpoint and an orderly end; the step under way is finished first. Ctrl-C ends at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 EXIT_TERMINATED = 75  # sysexits' EX_TEMPFAIL: stopped on request, a checkpoint was written, run again with --resume
+
+
+class ToldInterrupt(KeyboardInterrupt):
+    """Ctrl-C, after the user was told what is lost and how to go on."""
 
 
 class StopRequest:

@@ -171,6 +171,20 @@ def test_ctrl_c_ends_without_a_traceback_and_the_run_continues_exactly(runs):
     assert runs.result("interrupted") == runs.result("whole")
 
 
+def test_ctrl_c_before_the_first_step_says_that_nothing_is_lost_and_the_same_command_trains(runs):
+    process = runs.start("early")
+    wait_until((runs.out / "early" / "environment.json").is_file, process)  # next comes the model
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    said = "no training step was under way and checkpoints are as they were; give the same command again"
+    assert err.splitlines()[-1] == f"interrupted: mmrl train was stopped; {said}"
+    assert "Traceback" not in err
+    code, _, err = runs.finish("early")
+    assert code == 0, err
+    assert runs.result("early") == runs.result("whole")
+
+
 def test_a_run_folder_in_use_is_not_touched(runs):
     before = runs.result("whole")
     code, _, err = runs.finish("whole")

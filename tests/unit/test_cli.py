@@ -9,6 +9,7 @@ import pytest
 from mmrl import __version__
 from mmrl.cli import main, require_platform
 from mmrl.errors import MmrlError
+from mmrl.training.signals import ToldInterrupt
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,15 +38,44 @@ def test_wrong_usage_is_exit_code_2(arguments):
     assert exit_code(*arguments) == 2
 
 
-def test_interrupt_is_exit_code_130(monkeypatch):
+AGAIN = "give the same command again"
+
+
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        ("check", AGAIN),
+        ("preprocess", "what it stored is kept, the same command goes on from there"),
+        ("train", f"no training step was under way and checkpoints are as they were; {AGAIN}"),
+        ("serve-rollouts", f"trainings go on with their other servers; {AGAIN}"),
+    ],
+)
+def test_ctrl_c_is_exit_code_130_and_one_line_that_says_how_to_go_on(command, how, monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mmrl.config.load.load_config", interrupted)
+    monkeypatch.setattr("mmrl.commands.serve.load_config", interrupted)
+    assert exit_code(command, "a.yaml") == 130
+    assert capsys.readouterr() == ("", f"interrupted: mmrl {command} was stopped; {how}\n")
+
+
+def test_ctrl_c_that_was_told_of_is_not_told_again_and_of_several_processes_the_first_tells(monkeypatch, capsys):
+    def told(*_):
+        raise ToldInterrupt
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mmrl.config.load.load_config", told)
     assert exit_code("check", "a.yaml") == 130
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr("mmrl.config.load.load_config", interrupted)
+    assert exit_code("check", "a.yaml") == 130
+    assert capsys.readouterr() == ("", "")
 
 
-def test_ctrl_c_that_a_library_takes_for_a_missing_part_is_exit_code_130_too(monkeypatch):
+def test_ctrl_c_that_a_library_takes_for_a_missing_part_is_exit_code_130_too(monkeypatch, capsys):
     """As transformers does with what it imports late."""
 
     def importing(*_):
@@ -56,6 +86,7 @@ def test_ctrl_c_that_a_library_takes_for_a_missing_part_is_exit_code_130_too(mon
 
     monkeypatch.setattr("mmrl.config.load.load_config", importing)
     assert exit_code("check", "a.yaml") == 130
+    assert capsys.readouterr().err == f"interrupted: mmrl check was stopped; {AGAIN}\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

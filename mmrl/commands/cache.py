@@ -1,0 +1,55 @@
+"""`mmrl cache`: the commands that look at and tidy the pixel cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mmrl.commands.options import DEFAULT_CACHE, Config, Overrides, example
+
+cache_app = typer.Typer(help="Look at and tidy the pixel cache.", no_args_is_help=True)
+CacheDir = Annotated[Path, typer.Option("--dir", help="cache folder")]
+
+
+@cache_app.command("ls", epilog=example("mmrl cache ls --dir .mmrl_cache"))
+def cache_ls(directory: CacheDir = DEFAULT_CACHE) -> None:
+    """List the entries by recipe, with counts and sizes."""
+    from mmrl.data.cache_cli import ls
+
+    raise typer.Exit(ls(directory))
+
+
+@cache_app.command("verify", epilog=example("mmrl cache verify --dir .mmrl_cache"))
+def cache_verify(directory: CacheDir = DEFAULT_CACHE) -> None:
+    """Check the checksum and recipe of every entry."""
+    from mmrl.data.cache_cli import verify
+
+    raise typer.Exit(verify(directory))
+
+
+@cache_app.command("prune", epilog=example("mmrl cache prune 20GB"))
+def cache_prune(
+    size: Annotated[str, typer.Argument(help="Size to shrink to, e.g. 20GB; entries unused longest go first.")],
+    directory: CacheDir = DEFAULT_CACHE,
+) -> None:
+    """Delete entries until the cache is no larger than SIZE."""
+    from mmrl.data.cache_cli import prune
+
+    raise typer.Exit(prune(directory, size=size))
+
+
+@cache_app.command("explain", epilog=example("mmrl cache explain my.yaml --sample geo-17"))
+def cache_explain(
+    config: Config,
+    overrides: Overrides = None,
+    sample: Annotated[str | None, typer.Option(help="Only the media of the sample with this id.")] = None,
+) -> None:
+    """Say which media of CONFIG miss the cache, and why."""
+    from mmrl.config.load import load_config
+
+    loaded = load_config(config, overrides or ())
+    from mmrl.data.cache_cli import explain
+
+    raise typer.Exit(explain(loaded, sample=sample))
