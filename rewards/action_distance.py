@@ -6,7 +6,7 @@ Bounds: at most 1; without `official` 0 to 1.
 Answer: as many numbers as the answer has: `[0.01, -0.02, ..]`, or without brackets, separated by blanks or commas.
 Space: none; both actions are in the robot's units.
 Unit: of the robot (metres, radians, gripper 0..1); `scale` is in that unit (its square for `mse`).
-Source: VLA-RFT's action reward. Its picture distance is `mmrl.scoring.robot_output.rollout_distance`.
+Source: VLA-RFT's action reward. Its picture distance is the reward `vla_rft`.
 Example: answer [0.1, 0.2]: the same 1; `0.2 0.2` 0.606531 (official -0.05); nothing 0 (official -1).
 """
 

@@ -47,6 +47,7 @@ _OF_REWARDS: tuple[Loc, ...] = tuple(
 )
 _PLUGINS: tuple[Loc, ...] = (
     ("rewards", "tasks", "*", "*", "reward"),
+    ("rewards", "tasks", "*", "*", "options", "world_model"),
     ("algorithm", "plugins", "*"),
     ("algorithm", "advantage"),
     ("algorithm", "policy_loss"),

@@ -43,6 +43,19 @@ def fitted(picture_HW3: np.ndarray, *, longest: int) -> np.ndarray:
     return resized(picture_HW3, width=max(1, round(width * scale)), height=max(1, round(height * scale)))
 
 
+def mean_difference(picture_HW3: np.ndarray, reference_HW3: np.ndarray) -> float:
+    """Mean absolute difference of pixels in 0..1; the picture is stretched to the reference's size first.
+
+    >>> grey, white = np.full((4, 4, 3), 204, np.uint8), np.full((2, 2, 3), 255, np.uint8)
+    >>> round(mean_difference(grey, white), 6)
+    0.2
+    """
+    height, width = reference_HW3.shape[:2]
+    if picture_HW3.shape[:2] != (height, width):
+        picture_HW3 = resized(picture_HW3, width=width, height=height)
+    return float(np.abs(picture_HW3.astype(np.float64) - reference_HW3).mean() / 255.0)
+
+
 def similarity(picture_HW3: np.ndarray, reference_HW3: np.ndarray, *, measure: Measure = "mse") -> float:
     """How much of what tells the reference from an even surface the picture gets right, 0 to 1.
 
