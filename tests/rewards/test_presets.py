@@ -138,13 +138,19 @@ PAGE_TESTS = [
     {"type": "order", "before": "seven", "after": "dot"},
     {"type": "order", "before": "dot", "after": "seven"},
 ]
-HEAD = {"primary_language": "en", "is_rotation_valid": True, "rotation_correction": 0, "is_table": 1, "is_diagram": 1}
+HEAD = {
+    "primary_language": "en",
+    "is_rotation_valid": True,
+    "rotation_correction": 0,
+    "is_table": True,
+    "is_diagram": True,
+}
 
 
 @pytest.mark.parametrize(
     ("task", "head", "expected"),
     [
-        ("page", "---\nprimary_language: en\nis_rotation_valid: true\nrotation_correction: 0\n---\n", 0.7 + 0.8),
+        ("page", yaml.safe_dump({**HEAD, "is_table": False, "is_diagram": False}, explicit_start=True) + "---\n", 1.5),
         ("page", "---\nprimary_language: [en\n", 0.7),
         ("page_by_type", "", 0.625),
     ],
