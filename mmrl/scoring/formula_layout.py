@@ -23,7 +23,7 @@ from mmrl.scoring.symbol_layout import Layout, Symbol, drawn_alike, holds
 
 STYLE = Path("/usr/share/javascript/katex/katex.min.css")
 FONT = Path("/usr/share/fonts/truetype/katex/KaTeX_Main-Regular.ttf")
-_LONGEST, _LONGEST_PAGE = 50_000, 200_000  # characters of MathML: of one formula, and of all that are laid out at once
+_LONGEST, _LONGEST_PAGE = 20_000, 200_000  # characters of MathML: of one formula, and of all that are laid out at once
 _KEPT = 1024
 _FONT_FACES = re.compile(r"@font-face\s*\{[^}]*\}")  # the machine's fonts are found by name
 _PHANTOM = re.compile(r"<mphantom>.*?</mphantom>", re.DOTALL)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from mmrl.data.sample import Sample
-from mmrl.errors import ConfigError
+from mmrl.errors import ConfigError, RewardError
 from mmrl.scoring import browser, formula_layout
 from mmrl.scoring.formula_layout import laid_out_alike
 from mmrl.scoring.katex import mathml, same_formula
@@ -176,6 +176,12 @@ def test_what_one_page_may_cost_is_limited(monkeypatch):
     pairs = [(rf"p\,q\,{n}", rf"pq{n}") for n in range(9)]
     monkeypatch.setattr(formula_layout, "_LONGEST_PAGE", sum(len(mathml(formula) or "") for formula in pairs[0]))
     assert laid_out_alike(pairs, time_limit_s=LIMIT) == {pairs[0]}
+
+
+@needs_layout
+def test_a_browser_that_does_not_answer_is_an_error_and_not_a_zero():
+    with pytest.raises(RewardError, match=r"Chromium did not lay 2 formulas out within 0\.01 s"):
+        laid_out_alike([(r"t\,i\,m\,e", "time")], time_limit_s=0.01)
 
 
 def score(reward, completion, answer, **options):
