@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 _MOST_LISTED = 20
+_LEAST_RATIO, _LEAST_RATIO_OTHER_LETTER = 0.65, 0.75
 _TYPE_WORDS = {
     (int, float): "a number",
     str: "text",
@@ -124,10 +125,16 @@ class EchoedError(MmrlError):
 def nearest(written: str, known: Iterable[str]) -> str | None:
     """The known name most like a written one; None where none is near.
 
-    >>> nearest("choise", ["box_iou", "choice"])
-    'choice'
+    Near is difflib's ratio of 0.65 with the same first letter, of 0.75 with another: names that only end alike, as
+    `caption` and `rotation`, are no typos of each other.
+
+    >>> nearest("choise", ["box_iou", "choice"]), nearest("caption", ["rotation"])
+    ('choice', None)
     """
-    return next(iter(difflib.get_close_matches(written, list(known), n=1)), None)
+    names = list(known)
+    close = difflib.get_close_matches(written, names, n=max(1, len(names)), cutoff=_LEAST_RATIO)
+    very_close = difflib.get_close_matches(written, close, n=max(1, len(close)), cutoff=_LEAST_RATIO_OTHER_LETTER)
+    return next((name for name in close if name[:1] == written[:1] or name in very_close), None)
 
 
 def known_names(known: Collection[str], *, listed_by: str) -> str:

@@ -92,7 +92,8 @@ def find_plugin(spelling: str, *, kind: str, relative_to: Path | None = None, wr
     if not path.is_file():
         known = shipped_names(kind)
         names = known_names(known, listed_by=f"mmrl list {'methods' if kind == 'algorithms' else kind}")
-        raise PluginError(f"unknown plug-in {spelling!r} in {kind}/; known: {names}{did_you_mean(target, known)}")
+        what = f"reward {spelling!r}" if kind == "rewards" else f"plug-in {spelling!r} in {kind}/"
+        raise PluginError(f"unknown {what}; known: {names}{did_you_mean(target, known)}")
     return path
 
 

@@ -135,7 +135,7 @@ def test_a_reward_that_hangs_or_dies_costs_its_own_completion(tmp_path):  # faul
 @pytest.mark.parametrize(
     ("part", "key", "words"),
     [
-        ({"reward": "choise"}, "reward", "unknown plug-in 'choise' in rewards/; known: "),
+        ({"reward": "choise"}, "reward", "unknown reward 'choise'; known: "),
         ({"reward": "./mine.py:god"}, "reward", "no function 'god' in "),
         ({"reward": "./gone.py:score"}, "reward", "does not exist"),
         ({"reward": "./mine.py:no_arguments"}, "reward", "must begin with the parameters (completion, sample)"),

@@ -35,15 +35,17 @@ def test_what_is_not_there_is_named(spelling, message, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spelling", "kind", "hint"),
-    [("choise", "rewards", "; did you mean 'choice'?"), ("opa", "algorithms", "; did you mean 'opo'?")],
+    ("spelling", "kind", "command", "beginning", "hint"),
+    [
+        ("choise", "rewards", "mmrl list rewards", "unknown reward 'choise'", "; did you mean 'choice'?"),
+        ("captions", "rewards", "mmrl list rewards", "unknown reward 'captions'", ""),
+        ("opa", "algorithms", "mmrl list methods", "unknown plug-in 'opa' in algorithms/", "; did you mean 'opo'?"),
+    ],
 )
-def test_the_nearest_name_is_suggested(spelling, kind, hint):
+def test_the_nearest_name_is_suggested(spelling, kind, command, beginning, hint):
     with pytest.raises(PluginError) as caught:
         find_plugin(spelling, kind=kind)
-    command = {"rewards": "mmrl list rewards", "algorithms": "mmrl list methods"}[kind]
-    known = known_names(shipped_names(kind), listed_by=command)
-    assert str(caught.value) == f"unknown plug-in {spelling!r} in {kind}/; known: {known}{hint}"
+    assert str(caught.value) == f"{beginning}; known: {known_names(shipped_names(kind), listed_by=command)}{hint}"
 
 
 def test_a_file_may_hold_a_dataclass_and_is_loaded_once(tmp_path):

@@ -160,7 +160,7 @@ def test_valid_sections_pass():
 @pytest.mark.parametrize(
     ("parts", "error", "message"),
     [
-        ([{"reward": "chioce"}], PluginError, "unknown plug-in 'chioce'.*did you mean 'choice'"),
+        ([{"reward": "chioce"}], PluginError, "unknown reward 'chioce'.*did you mean 'choice'"),
         (
             [{"reward": "box_iou", "options": {"treshold": 0.5}}],
             ConfigError,
