@@ -10,8 +10,8 @@ prints the expected text, or the call returns the expected plain value (lists an
 Space: none.
 Unit: seconds: `time_limit_s` for all tests of a completion, `test_limit_s` for one.
 Source: EasyVideoR1 (code), MiMo (strict and soft), CVeDRL (exponential weights by difficulty; its abstract names the
-exponential, the constant is ours). What a test expects never enters the program's sandbox: of an assertion the calls do,
-and their values are judged in another one; of `all(f(x) > 1 for x in ..)` and the like the program gives the truths.
+exponential, the constant is ours). What a test expects never enters the program's sandbox. Of an assertion the calls
+do, and their values are judged in another one; of `all(f(x) > 1 for x in ..)` and the like a program gives the truths.
 Example: tests print 2 and print 3, the program prints 2: all 0, rate 0.5.
 """
 

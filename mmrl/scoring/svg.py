@@ -15,7 +15,7 @@ from mmrl.scoring.sandbox.python_runtime import python_script
 _DRIVER = Path(__file__).with_name("sandbox") / "svg_driver.py"
 _TAG = re.compile(r"<svg(?=[\s>/])|</svg\s*>", re.IGNORECASE)
 # A caption written into the picture satisfies a text-image encoder without drawing anything.
-_TEXT = re.compile(r"<\s*/?\s*(?:[\w-]+:)?(?:text|tspan|textPath|tref|foreignObject|altGlyph)\b", re.IGNORECASE)
+_TEXT = re.compile(r"<\s*/?\s*(?:[^\s<>/:]+:)?(?:text|tspan|textPath|tref|foreignObject|altGlyph)\b", re.IGNORECASE)
 _DECLARATION = re.compile(r"<!\s*(?:DOCTYPE|ENTITY)", re.IGNORECASE)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _FULL_LENGTH = 6000
