@@ -272,7 +272,7 @@ def _task_rewards(look: Look) -> Iterator[tuple[str, str, str]]:
             yield (
                 task,
                 FILL_IN,
-                "answers are actions; no reward for them is shipped, docs/rewards.md shows how to add one",
+                "answers are actions: action_tokens reads them written in 256 bins, action_distance as numbers",
             )
             continue
         clips = any(ref.kind == "video" for sample in samples for ref in sample.media)
