@@ -27,10 +27,9 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from mmrl.data.sample import Sample
-from mmrl.errors import RewardError, type_words
 from mmrl.scoring.driving_metrics import PdmForm, pdm_score
 from mmrl.scoring.driving_scene import PACIFICA, Agent, RedLight, Scene, score_plan
-from mmrl.scoring.gold import bad_answer
+from mmrl.scoring.gold import bad_answer, bad_column
 from mmrl.scoring.listings import Point, read_points
 from mmrl.scoring.literals import as_number, as_numbers, read_literal
 from mmrl.scoring.trajectories import MOST_POINTS
@@ -74,12 +73,6 @@ def interval(sample: Sample) -> float:
     if dt is None or dt <= 0:
         raise bad_column(sample, "dt", wanted="a number of seconds above 0")
     return dt
-
-
-def bad_column(sample: Sample, name: str, *, wanted: str) -> RewardError:
-    """The error for a column that is missing or not what the reward needs."""
-    has = f"is {type_words(sample.columns[name])}, not" if name in sample.columns else "is missing; it is"
-    return RewardError(f"{sample.where}: the column {name!r} {has} {wanted}")
 
 
 def scene_of(sample: Sample, *, extended: bool) -> Scene:

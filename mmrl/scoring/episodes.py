@@ -1,4 +1,4 @@
-"""Recorded driving episodes: the columns of a row that say what each step was like, for CaRL and for VLM-RL."""
+"""Recorded episodes: the columns of a row that say what each step was like; those of CaRL and VLM-RL in full."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from mmrl.errors import RewardError, did_you_mean, type_words
 from mmrl.scoring.carl import LAST_ROUTE, Tick
 from mmrl.scoring.driving_metrics import VehicleState
 from mmrl.scoring.driving_scene import COMFORT, LATERAL_M
+from mmrl.scoring.gold import bad_column
 from mmrl.scoring.literals import as_number
 
 ENDINGS = (
@@ -24,7 +25,7 @@ _STEP_KEYS = (
 _STATE_KEYS = ("speed_kmh", "offset_m", "angle_deg", "failed")
 
 
-class _Step:
+class Step:
     """One entry of a column that is a list of steps; what it holds is checked where it is read."""
 
     def __init__(self, sample: Sample, column: str, number: int, values: Any, *, keys: Sequence[str]) -> None:
@@ -53,12 +54,12 @@ class _Step:
         return bool(value)
 
 
-def _steps(sample: Sample, column: str, *, keys: Sequence[str]) -> list[_Step]:
+def read_steps(sample: Sample, column: str, *, keys: Sequence[str]) -> list[Step]:
+    """The entries of a column. RewardError, naming sample and step, for none, for no mapping and for unknown keys."""
     value = sample.columns.get(column)
     if not isinstance(value, list | tuple) or not value:
-        has = f"is {type_words(value)}, not" if column in sample.columns else "is missing; it is"
-        raise RewardError(f"{sample.where}: the column {column!r} {has} a list of steps, each with {', '.join(keys)}")
-    return [_Step(sample, column, number, values, keys=keys) for number, values in enumerate(value)]
+        raise bad_column(sample, column, wanted=f"a list of steps, each with {', '.join(keys)}")
+    return [Step(sample, column, number, values, keys=keys) for number, values in enumerate(value)]
 
 
 def route_start(sample: Sample) -> float:
@@ -72,7 +73,7 @@ def route_start(sample: Sample) -> float:
 
 def carl_ticks(sample: Sample) -> list[Tick]:
     """The column `steps` for CaRL. RewardError, naming sample, step and key, for what is missing or no such thing."""
-    steps = _steps(sample, "steps", keys=_STEP_KEYS)
+    steps = read_steps(sample, "steps", keys=_STEP_KEYS)
     ticks, before = [], route_start(sample)
     for step in steps:
         route = step.number("route_completion", wanted="a percentage of 0 to 100")
@@ -84,7 +85,7 @@ def carl_ticks(sample: Sample) -> list[Tick]:
     return ticks
 
 
-def _tick(step: _Step, *, route: float) -> Tick:
+def _tick(step: Step, *, route: float) -> Tick:
     offset = step.number("lane_offset", wanted="a number of metres", default=0.0)
     ended_by = step.values.get("ended_by")
     if ended_by is not None and ended_by not in ENDINGS:
@@ -100,13 +101,13 @@ def _tick(step: _Step, *, route: float) -> Tick:
     )
 
 
-def _overspeed(step: _Step) -> float:
+def _overspeed(step: Step) -> float:
     """Speed above the limit; 0 where the step has no limit."""
     limit = step.number("speed_limit", wanted="a speed in m/s", default=math.inf)
     return 0.0 if limit == math.inf else max(0.0, step.number("speed", wanted="a speed in m/s") - limit)
 
 
-def _broken(step: _Step) -> tuple[str, ...]:
+def _broken(step: Step) -> tuple[str, ...]:
     """Names of the comfort limits that are broken."""
     dynamics = step.values.get("dynamics") or {}
     if not isinstance(dynamics, Mapping) or not set(dynamics) <= set(COMFORT):
@@ -128,7 +129,7 @@ def vehicle_states(
     states: list[VehicleState] = []
     distances: list[float] = []
     still = 0
-    for step in _steps(sample, column, keys=_STATE_KEYS):
+    for step in read_steps(sample, column, keys=_STATE_KEYS):
         speed = step.number("speed_kmh", wanted="a speed in km/h")
         offset = abs(step.number("offset_m", wanted="a distance in metres"))
         distances = [*distances, offset][-history:]

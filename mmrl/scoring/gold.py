@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from mmrl.data.sample import GeometryKind, Sample
-from mmrl.errors import RewardError
+from mmrl.errors import RewardError, type_words
 from mmrl.scoring.literals import is_number
 from mmrl.scoring.parse import extract_prediction, parse_geometry, parse_integers, parse_number, values_of
 
@@ -17,6 +17,12 @@ from mmrl.scoring.parse import extract_prediction, parse_geometry, parse_integer
 def bad_answer(sample: Sample, *, wanted: str) -> RewardError:
     """The error for an answer that is not what the reward needs: where, what it is, what was wanted."""
     return RewardError(f"{sample.where}: the answer {sample.answer!r} is not {wanted}")
+
+
+def bad_column(sample: Sample, name: str, *, wanted: str) -> RewardError:
+    """The error for a column that is missing or not what the reward needs."""
+    has = f"is {type_words(sample.columns[name])}, not" if name in sample.columns else "is missing; it is"
+    return RewardError(f"{sample.where}: the column {name!r} {has} {wanted}")
 
 
 def gold_text(sample: Sample) -> str:
