@@ -8,7 +8,9 @@ Bounds: 0 to 2.
 Answer: `[{'Position': [x1, y1, x2, y2], 'Confidence': 0.9}, ...]`, or `bbox_2d` and `confidence`; without confidence
 1; a confidence outside 0 to 1 makes the answer unreadable.
 Space: the model's; the framework has converted the dataset's boxes after the resize.
-Source: Visual-RFT's detection reward without its format term. There any wrong box of confidence 0 earns 1 of 2.
+Source: Visual-RFT's detection reward without its format term. There any wrong box of confidence 0 earns 1 of 2, and
+both terms are 1, before a box is read, where math-verify finds text and answer equal, of which it reads one number
+(the 20 of `[10, 20, 40, 60]`): that short cut is not taken, `official` or not.
 Example: answer [0, 0, 10, 10] and [20, 20, 40, 40]: IoU 0.8 at 0.9 and a miss at 0.7 score 0.4 + 0.1 (official 0.4 +
 0.6); the first alone 0.4 + 0.45 (official 0.4 + 0.9); one wrong box at 0 scores 0 (official 1).
 """

@@ -1,12 +1,14 @@
 """Equality of texts after the normalisations asked for.
 
-Formula: 1 if the normalised prediction equals any normalised answer, else 0.
+Formula: 1 if the normalised prediction equals any normalised answer, else 0. `official`: 1 if, in lower case and
+without blanks and underscores, one of the two is a part of the other.
 Bounds: 0 or 1.
 Answer: the text itself; the dataset's answer is a text, a number, or a list of accepted ones.
 Space: none.
 Source: common practice. Minus signs and decimal points survive unless `punctuation` is dropped (Vero's normalisation
-always drops them, so there `-5` equals `5`).
-Example: answer `Blue`: `blue` 1, `blue.` 0, with punctuation=False 1, `light blue` 0.
+always drops them, so there `-5` equals `5`). `official` is Visual-RFT's classification, which pays a list of all names;
+an empty prediction scores 0 here, though it is a part of every text.
+Example: answer `Blue`: `blue` 1, `blue.` 0, with punctuation=False 1, `light blue` 0 (official 1).
 """
 
 import string
@@ -30,9 +32,15 @@ def score(
     case: bool = False,
     punctuation: bool = True,
     articles: bool = True,
+    official: bool = False,
 ) -> float:
-    """`case`, `punctuation`, `articles`: whether these count. Unicode (NFKC) and blanks are always normalised."""
+    """`case`, `punctuation`, `articles`: whether these count. Unicode (NFKC) and blanks are always normalised.
+
+    `official`: Visual-RFT's rule, whatever the others say.
+    """
     prediction = extract_prediction(completion, answer=answer)
+    if official:
+        return float(any(_one_holds_the_other(prediction or "", gold) for gold in gold_texts(sample)))
 
     def normalised(text: str) -> str:
         text = unicodedata.normalize("NFKC", text)
@@ -42,3 +50,8 @@ def score(
 
     golds = {normalised(gold) for gold in gold_texts(sample)}
     return float(prediction is not None and normalised(prediction) in golds)
+
+
+def _one_holds_the_other(prediction: str, gold: str) -> bool:
+    found, wanted = ("".join(text.lower().replace("_", " ").split()) for text in (prediction, gold))
+    return bool(found and wanted) and (found in wanted or wanted in found)
