@@ -94,12 +94,14 @@ def _configs() -> Iterator[Listed]:
 
 def _sandbox() -> Iterator[Listed]:
     """The layers this machine has around what rewards execute, and what they close, as tried."""
-    from mmrl.scoring.sandbox.walls import LAYERS, isolation
+    from mmrl.scoring.sandbox.walls import LAYERS, bubblewrap_problem, isolation
 
     found = isolation()
     folder = "mmrl/scoring/sandbox"
     for name, about in LAYERS.items():
-        yield Listed(f"layer: {name}", f"{'in use' if name in found.layers else 'not here'}: {about}", folder)
+        why = bubblewrap_problem() if name == "bubblewrap" else None
+        missing = f"not here: {why or about}"
+        yield Listed(f"layer: {name}", f"in use: {about}" if name in found.layers else missing, folder)
     for name in ("files", "network", "processes"):
         state = "open: rewards that execute do not start" if name in found.missing else "closed, as tried"
         yield Listed(f"outside {name}", state, folder)

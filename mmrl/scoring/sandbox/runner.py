@@ -23,6 +23,7 @@ from mmrl.scoring.sandbox.walls import bubblewrap, layers, shows_own_processes
 LAUNCHER = Path(__file__).with_name("launcher.py")
 _WATCH_S = 0.1
 _DEEPEST = 40
+_OURS = 3  # processes of a job that are not its own: bubblewrap's two, and the launcher until it becomes the job
 _LAST_BREATH_S = 2.0
 _STALE_S = 3600.0
 _PREFIX = "mmrl-sandbox-"
@@ -191,21 +192,19 @@ class _Watched:
     def _exceeded(self) -> KilledBy | None:
         if any(len(p) > self.limits.output_bytes for p in self.printed.values()):
             return "output"
-        if _disk_exceeded(self.scratch, self.limits, deleted=self._deleted_bytes()):
+        # A browser's own deleted files are memory that its processes share, which counts as such.
+        job = _descendants(self.process.pid, most=_OURS + 1) if self.limits.processes == 1 else []
+        if _disk_exceeded(self.scratch, self.limits, deleted=sum(map(_deleted_bytes, job))):
             return "disk"
+        if len(job) > _OURS + 1:  # where seccomp does not refuse them
+            return "processes"
         if self.limits.processes > 1 and (by := self._processes_exceeded()) is not None:
             return by
         return "wall" if time.monotonic() - self.began >= self.limits.wall_s else None
 
-    def _deleted_bytes(self) -> int:
-        """Space of files that the job has deleted and holds open: no folder shows them. Of a job of several processes,
-        a browser, it is not looked for: what it deletes is memory that it shares, which counts as such."""
-        return sum(map(_deleted_bytes, _descendants(self.process.pid))) if self.limits.processes == 1 else 0
-
     def _processes_exceeded(self) -> KilledBy | None:
-        # The launcher and bubblewrap's two are not the job's.
         resident = list(_resident_of_group(self.process.pid))
-        if len(resident) > self.limits.processes + 3:
+        if len(resident) > self.limits.processes + _OURS:
             return "processes"
         return "memory" if sum(resident) > self.limits.memory_bytes else None
 
@@ -254,19 +253,16 @@ def _resident_of_group(group: int) -> Iterator[int]:
                 yield int(fields[21]) * page
 
 
-def _descendants(process: int) -> Iterator[int]:
-    """A process and all it started, and they."""
-    yield process
-    try:
-        children = [
-            int(child)
-            for thread in os.scandir(f"/proc/{process}/task")
-            for child in Path(thread.path, "children").read_text().split()
-        ]
-    except OSError:  # it has ended
-        return
-    for child in children:
-        yield from _descendants(child)
+def _descendants(process: int, *, most: int) -> list[int]:
+    """A process and all it started, and they; no more than one above `most`."""
+    found = [process]
+    for parent in found:  # it grows meanwhile
+        with contextlib.suppress(OSError):  # it has ended
+            for thread in os.scandir(f"/proc/{parent}/task"):
+                found += map(int, Path(thread.path, "children").read_text().split())
+        if len(found) > most:
+            break
+    return found[: most + 1]
 
 
 def _deleted_bytes(process: int) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -39,21 +40,20 @@ def send(kind, family, address):
 def send_by_pair(address):
     here, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     here.sendto(b"x", address)
+allowed(lambda: send(socket.SOCK_STREAM, socket.AF_INET, ("127.0.0.1", TCP)))
+allowed(lambda: send(socket.SOCK_DGRAM, socket.AF_INET, ("127.0.0.1", UDP)))
+allowed(lambda: send(socket.SOCK_DGRAM, socket.AF_UNIX, FOLDER + "/socket"))
+allowed(lambda: send_by_pair(FOLDER + "/socket"))
 print(json.dumps({
     "read": allowed(lambda: open(FOLDER + "/secret").close()),
     "write": allowed(lambda: open(FOLDER + "/new", "w").close()),
-    "tcp": allowed(lambda: send(socket.SOCK_STREAM, socket.AF_INET, ("127.0.0.1", TCP))),
-    "udp": allowed(lambda: send(socket.SOCK_DGRAM, socket.AF_INET, ("127.0.0.1", UDP))),
-    "unix": allowed(lambda: send(socket.SOCK_DGRAM, socket.AF_UNIX, FOLDER + "/socket")),
-    "pair": allowed(lambda: send_by_pair(FOLDER + "/socket")),
     "signal": allowed(lambda: os.kill(PARENT, 0)),
 }))
 """
 _REMEDY = (
-    "install bubblewrap (apt-get install bubblewrap) where user namespaces are allowed, or run on a kernel with "
-    "Landlock (Linux 5.13 or newer, `landlock` in /sys/kernel/security/lsm) and seccomp; `mmrl list sandbox` shows "
-    "what is here. On a machine that holds nothing worth protecting, the reward's option `allow_weak_sandbox: true` "
-    "runs without these walls"
+    "use bubblewrap where user namespaces are allowed, or a kernel with Landlock (Linux 5.13 or newer, `landlock` in "
+    "/sys/kernel/security/lsm) and seccomp, as plain containers have; `mmrl list sandbox` shows what is here. On a "
+    "machine that holds nothing worth protecting, the reward's option `allow_weak_sandbox: true` runs without them"
 )
 
 
@@ -89,23 +89,39 @@ def layers() -> tuple[str, ...]:
 @functools.cache
 def bubblewrap() -> str | None:
     """Path of a bwrap that can make its namespaces here; containers often forbid it."""
+    return shutil.which("bwrap") if bubblewrap_problem() is None else None
+
+
+@functools.cache
+def bubblewrap_problem() -> str | None:
+    """Why bubblewrap cannot be used, with the remedy; None: it can."""
     program = shutil.which("bwrap")
-    return program if program is not None and _starts(program) else None
+    if program is None:
+        return "bubblewrap is not installed (apt-get install bubblewrap)"
+    said = _failure(program)
+    return said and (
+        f"bubblewrap may not make namespaces here ({said}; as root, sysctl -w "
+        "kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu, kernel.unprivileged_userns_clone=1 on Debian, "
+        "user.max_user_namespaces=10000 elsewhere; in a container its host decides)"
+    )
 
 
 @functools.cache
 def shows_own_processes() -> bool:
     """Whether bubblewrap can give a program a /proc of its own processes; where a container masks /proc, it cannot."""
     program = bubblewrap()
-    return program is not None and _starts(program, "--proc", "/proc")
+    return program is not None and _failure(program, "--proc", "/proc") is None
 
 
-def _starts(program: str, *options: str) -> bool:
+def _failure(program: str, *options: str) -> str | None:
+    """What bwrap says when it cannot start a harmless program; None: it can."""
     tried = (program, "--unshare-all", "--ro-bind", "/", "/", *options, "/bin/true")
     try:
-        return subprocess.run(tried, capture_output=True, timeout=10, check=False).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+        done = subprocess.run(tried, capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    said = done.stderr.decode("utf-8", "replace").strip().removeprefix("bwrap: ")
+    return (said or f"exit code {done.returncode}") if done.returncode != 0 else None
 
 
 @functools.cache
@@ -123,6 +139,7 @@ def isolation(walls: tuple[str, ...] | None = None) -> Isolation:
         (Path(folder) / "secret").write_text("x")
         settings = f"FOLDER, PARENT, TCP, UDP = {(folder, os.getpid(), *servers.ports)!r}\n"
         result = run(Job(python_command(settings + _PROBE), limits=Limits(wall_s=20.0)), walls=walls)
+        reached = servers.reached()
     if not result.ok:
         why = result.text("stderr").strip()[-500:] or f"exit code {result.exit_code}"
         raise ConfigError(f"the sandbox cannot run a Python program on this machine: {why}")
@@ -130,7 +147,7 @@ def isolation(walls: tuple[str, ...] | None = None) -> Isolation:
     return Isolation(
         layers=walls,
         files=not tried["read"] and not tried["write"],
-        network=not any(tried[way] for way in ("tcp", "udp", "unix", "pair")),
+        network=not reached,
         # Inside a process namespace the number belongs to nobody, or to the probe's own init.
         processes=not tried["signal"] or "bubblewrap" in walls,
     )
@@ -141,11 +158,17 @@ class _Servers(contextlib.ExitStack):
 
     def __init__(self, folder: str) -> None:
         super().__init__()
-        tcp = self.enter_context(socket.create_server(("127.0.0.1", 0)))
-        udp = self.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-        udp.bind(("127.0.0.1", 0))
-        self.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)).bind(f"{folder}/socket")
-        self.ports = (tcp.getsockname()[1], udp.getsockname()[1])
+        self._tcp = self.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self._udp = self.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        self._udp.bind(("127.0.0.1", 0))
+        self._unix = self.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        self._unix.bind(f"{folder}/socket")
+        self.ports = (self._tcp.getsockname()[1], self._udp.getsockname()[1])
+
+    def reached(self) -> bool:
+        """Whether anything has come. In a network of its own a program may send, and it comes nowhere."""
+        ready, _, _ = select.select([self._tcp, self._udp, self._unix], [], [], 0)
+        return bool(ready)
 
 
 def require_isolation(*, allow_weak: bool, what: str) -> None:
@@ -158,5 +181,5 @@ def require_isolation(*, allow_weak: bool, what: str) -> None:
         has = ", ".join(found.layers) or "none"
         raise ConfigError(
             f"{what} runs what the model wrote, and this machine cannot keep it from {', '.join(found.missing)} "
-            f"outside (layers: {has}); {_REMEDY}"
+            f"outside (layers: {has}; {bubblewrap_problem() or 'bubblewrap works'}); {_REMEDY}"
         )

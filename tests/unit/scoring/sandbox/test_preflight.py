@@ -1,6 +1,7 @@
 """What executing rewards check before a run starts: walls, time limits, programs, packages."""
 
 import contextlib
+import shutil
 import time
 from pathlib import Path
 
@@ -35,6 +36,33 @@ def test_without_walls_an_executing_reward_does_not_start(no_walls):
     message = str(raised.value)
     assert "rewards.tasks.code[0] (code_tests)" in message and "files, network, processes" in message
     assert "bubblewrap" in message and "allow_weak_sandbox: true" in message
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (None, "bubblewrap is not installed (apt-get install bubblewrap)"),
+        (
+            "echo 'bwrap: No permissions to create new namespace' >&2; exit 1",
+            "(No permissions to create new namespace;",
+        ),
+        ("exit 7", "bubblewrap may not make namespaces here (exit code 7;"),
+    ],
+)
+def test_the_error_says_why_bubblewrap_is_not_used(no_walls, monkeypatch, tmp_path, script, said):
+    if script is not None:
+        (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bwrap").chmod(0o755)
+    (tmp_path / "rm").symlink_to(shutil.which("rm"))  # with which the sandbox removes its folder
+    monkeypatch.setenv("PATH", str(tmp_path))
+    walls.bubblewrap_problem.cache_clear()
+    try:
+        with pytest.raises(ConfigError) as raised:
+            walls.require_isolation(allow_weak=False, what="it")
+    finally:
+        walls.bubblewrap_problem.cache_clear()
+    assert said in str(raised.value)
+    assert "sysctl" in str(raised.value) or script is None
 
 
 def test_a_weak_sandbox_is_used_where_the_configuration_says_so(no_walls):

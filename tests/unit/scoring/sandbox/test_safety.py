@@ -51,6 +51,14 @@ def test_the_machine_has_a_strong_sandbox_and_knows_it(walls):
     assert found.strong and found.missing == ()
 
 
+def test_bubblewrap_alone_is_enough_and_a_fork_bomb_in_it_is_ended():
+    if "bubblewrap" not in layers():
+        pytest.skip("this machine has no bubblewrap")
+    assert isolation(("bubblewrap",)).strong
+    bomb = "import os, time\nfor _ in range(100): os.fork() or time.sleep(9)\ntime.sleep(9)"
+    assert attack(bomb, ("bubblewrap",)).killed_by == "processes"
+
+
 def test_without_walls_the_probe_says_so():
     assert isolation(()).missing == ("files", "network", "processes")
 
