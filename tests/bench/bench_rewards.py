@@ -1,9 +1,11 @@
 """Rewards a second on one core: every shipped reward on its golden cases, and three on inputs of full size.
 
-    python tests/bench/bench_rewards.py [--rewards box_iou teds] [--seconds 1] [--out FILE.md]
+    python tests/bench/bench_rewards.py [--rewards box_iou teds] [--seconds 1 | --short] [--out FILE.md]
 
-Seconds are those of the CPU, of child processes too (a sandbox, a browser, a compiler), after one pass that loads what
-is loaded once. Cases whose answer is an error, and rewards that wait for a judge, are left out. The inputs of full
+Seconds are those of this process's CPU, after one pass that loads what is loaded once. Of rewards that start programs
+(a sandbox, a browser, a compiler) they are those of the clock on the wall, for the CPU time of what runs inside
+bubblewrap is not told to this process. Left out are cases whose answer is an error, cases that set a time limit, which
+run until it ends, and cases with a model: rewards that have no others are named under the table. The inputs of full
 size: TEDS on tables of 100 cells, a matching of 100 boxes with 100, and 20 tests on a page of 3000 characters.
 """
 
@@ -13,7 +15,9 @@ import argparse
 import os
 import random
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from mmrl.data.sample import Sample
@@ -21,14 +25,14 @@ from mmrl.errors import MmrlError
 from mmrl.plugins import shipped_names
 from mmrl.scoring.cases import cases_of
 from mmrl.scoring.pool import RewardCall, run_call
-from mmrl.scoring.reward import resolve_reward
 
 REQUIRED = 200
 
 
 def calls_of(name: str) -> list[RewardCall]:
-    """One call a case, in the options of the case."""
-    cases = [case for case in cases_of(name) if case.error is None]
+    """One call for each measured case, in its options; none where every case calls a model."""
+    cases = [case for case in cases_of(name) if case.error is None and not case.brings_a_model]
+    cases = [case for case in cases if "time_limit_s" not in case.options]
     return [RewardCall(name, None, case.options, ((case.sample, case.completions),)) for case in cases]
 
 
@@ -72,40 +76,77 @@ def _tests(rng: random.Random) -> list[dict]:
     return [{"type": rng.choice(("present", "absent")), "text": _words(rng, 6), "max_diffs": 2} for _ in range(20)]
 
 
-def rate(calls: Sequence[RewardCall], *, seconds: float) -> tuple[float, int]:
-    """Completions scored per CPU second, and how many; at least one pass over the calls is measured."""
+@dataclass(frozen=True)
+class Rate:
+    """Completions scored per second, how many were scored, and whether the seconds are those of the wall."""
+
+    per_second: float
+    completions: int
+    of_the_wall: bool
+
+    def row(self, name: str) -> str:
+        notes = ["below 200"] * (self.per_second < REQUIRED) + ["wall clock"] * self.of_the_wall
+        suffix = f" ({', '.join(notes)})" if notes else ""
+        return f"| {name} | {self.per_second:.0f}{suffix} | {self.completions} |"
+
+
+class Started:
+    """Counts the programs that this process starts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        sys.addaudithook(self._see)
+
+    def _see(self, event: str, _arguments: object) -> None:
+        self.count += event == "subprocess.Popen"
+
+
+def rate(calls: Sequence[RewardCall], *, seconds: float, started: Started) -> Rate:
+    """At least one pass over the calls is measured, after one that is not."""
+    before = started.count
     failed = [o for call in calls for o in run_call(call) if o.event]
     if failed:
         raise MmrlError(f"{failed[0].event}: {failed[0].message}")
-    start, done = _cpu_seconds(), 0
+    of_the_wall = started.count > before
+    clock = time.perf_counter if of_the_wall else time.process_time
+    start, done = clock(), 0
     while True:
         done += sum(len(run_call(call)) for call in calls)
-        if (spent := _cpu_seconds() - start) >= seconds:
-            return done / spent, done
+        if (spent := clock() - start) >= seconds:
+            return Rate(done / spent, done, of_the_wall)
 
 
-def _cpu_seconds() -> float:
-    return sum(os.times()[:4])
+def table(wanted: Mapping[str, Sequence[RewardCall]], *, seconds: float) -> Iterator[str]:
+    """The lines of the results, each when it is measured."""
+    yield "| reward | rewards a second | completions |"
+    yield "|---|---|---|"
+    started = Started()
+    for name, calls in wanted.items():
+        if not calls:
+            continue
+        try:
+            yield rate(calls, seconds=seconds, started=started).row(name)
+        except MmrlError as error:
+            yield f"| {name} | not measured: {str(error)[:100]} | |"
+    left_out = [name for name, calls in wanted.items() if not calls]
+    if left_out:
+        yield f"\nLeft out, for each of their cases calls a model: {', '.join(left_out)}"
+    yield f"\nPython {sys.version.split()[0]}, one core of {len(os.sched_getaffinity(0))}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rewards", nargs="+", help="default: every shipped one, and the inputs of full size")
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--short", action="store_true", help="one pass for each: whether all run, not how fast")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    names = [n for n in arguments.rewards or shipped_names("rewards") if not resolve_reward(n).asks_a_judge]
-    wanted = {name: calls_of(name) for name in names}
+    wanted = {name: calls_of(name) for name in arguments.rewards or shipped_names("rewards")}
     wanted |= {} if arguments.rewards else full_size()
-    lines = ["| reward | rewards a second | completions |", "|---|---|---|"]
-    for name, calls in wanted.items():
-        try:
-            found, done = rate(calls, seconds=arguments.seconds)
-            lines.append(f"| {name} | {found:.0f}{' (below 200)' if found < REQUIRED else ''} | {done} |")
-        except MmrlError as error:
-            lines.append(f"| {name} | not measured: {str(error)[:100]} | |")
-        print(lines[-1], flush=True)
-    lines.append(f"\nPython {sys.version.split()[0]}, one core of {len(os.sched_getaffinity(0))}")
+    lines = []
+    for line in table(wanted, seconds=0.0 if arguments.short else arguments.seconds):
+        print(line, flush=True)
+        lines.append(line)
     if arguments.out:
         arguments.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
