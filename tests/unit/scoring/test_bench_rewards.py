@@ -1,7 +1,6 @@
 """The benchmark of rewards measures each on its golden cases, and names those it cannot."""
 
 import importlib.util
-import re
 import sys
 from pathlib import Path
 
@@ -40,8 +39,7 @@ def test_every_other_shipped_reward_has_something_to_measure(bench):
 
 def test_cases_that_run_until_their_time_limit_are_not_measured(bench):
     assert not any("time_limit_s" in call.options for call in bench.calls_of("sql_result"))
-    row = lines_of(bench, "sql_result")[2]
-    assert float(re.match(r"\| sql_result \| (\d+)", row)[1]) > 200
+    assert len(bench.calls_of("sql_result")) > 5
 
 
 def test_what_starts_programs_is_measured_by_the_clock_on_the_wall(bench):
