@@ -1,6 +1,7 @@
 """What stops a rollout server that has loaded its engine."""
 
 import gc
+import inspect
 import socket
 import threading
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 from makers.rollout_servers import server_engine
 from makers.vlm import tiny_vlm
 
+from mmrl import cli
 from mmrl.config.schema import RunConfig
 from mmrl.errors import EngineError
 from mmrl.rollout.server.serve import Address, _bound, _HttpServer
@@ -76,6 +78,13 @@ def test_a_server_whose_vllm_fails_tells_who_waits_and_ends_with_the_reason(capl
 
     assert "never retrieved" not in caplog.text
     assert [str(error) for error in ended] == ["vLLM failed at a decoding step: RuntimeError: out of memory"]
+
+
+def test_a_server_listens_on_loopback_unless_told_otherwise():
+    default = inspect.signature(cli.serve_rollouts).parameters["host"].default
+    assert default == Address().host == "127.0.0.1"
+    with _bound(Address(default, 0)) as listener:
+        assert listener.getsockname()[0] == "127.0.0.1"
 
 
 def test_a_port_that_somebody_listens_on_is_found_at_once():
