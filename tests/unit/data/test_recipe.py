@@ -52,3 +52,23 @@ def test_tiles_are_part_of_the_recipe():
         for g in (geometry, other, family_processor("qwen2_5_vl").geometry)
     }
     assert len(keys) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "tile", "grid", "num_tokens"),
+    [
+        ("internvl", 56, (4, 1, 3), 4 * 4),  # three tiles and the whole picture, 4 tokens each
+        ("smolvlm", 64, (3, 1, 2), 3 * 4),
+        ("idefics3", 64, (3, 1, 2), 3 * 4),
+        ("llava_onevision", 56, (4, 1, 3), 16 + 4 * 13),  # the whole picture, and 4 rows of 12 tokens with a line end
+        ("gemma3", 56, (1, 1, 1), 4),  # squeezed into one
+    ],
+)
+def test_tiles_and_the_whole_picture_beside_them_are_in_recipe_and_count(kind, tile, grid, num_tokens):
+    """A picture of 300 x 100 with room for six tiles."""
+    geometry = family_processor(kind).geometry
+    budget = BudgetClass(min_pixels=tile**2, max_pixels=6 * tile**2)
+    recipe = json.loads(recipe_of(OpenJob(MediaRef("image", Path("a.png")), budget, geometry), VideoSection()).text)
+    assert (recipe["sizing"]["layout"], recipe["sizing"]["tile"]) == (f"{kind} tiles", tile)
+    plan = geometry.plan_image(300, 100, budget)
+    assert (plan.grid_thw, plan.num_tokens) == (grid, num_tokens)
