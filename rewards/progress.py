@@ -1,7 +1,7 @@
 """How far recorded frames have come with what the row asks for, by a trained progress model (ReWiND).
 
-Formula: the progress that the model tells at the last frame, from all frames up to it. `gain` (logged): that less the
-progress at the first frame.
+Formula: the progress that the model tells at the last frame, from it, the first frame and the instruction. `gain`
+(logged): that less the progress at the first frame.
 Bounds: 0 to 1.
 Answer: any text; it is not read. The frames are the row's clip, its pictures, or those that `frames_column` names by
 paths; the instruction is the row's question, or the text of `text_column`.

@@ -25,7 +25,7 @@ from mmrl.reward_models.heads import Head, make_head
 from mmrl.reward_models.kinds import KINDS, Metrics
 from mmrl.scoring.encoders import fingerprint
 
-_WEIGHTS, _CARD, _VERSION = "model.safetensors", "reward_model.json", 1
+_WEIGHTS, _CARD, _VERSION = "model.safetensors", "reward_model.json", 2
 _ENCODERS = ("encoder", "text_encoder")
 
 

@@ -23,9 +23,10 @@ class _Head(nn.Module):
 
 
 class ProgressHead(_Head):
-    """ReWiND's: text and frames through a causal transformer, progress 0 to 1 at every frame.
+    """ReWiND's: text and frames through a transformer, progress 0 to 1 at every frame.
 
-    Only the first frame is marked as such: with places for all of them a head could count frames instead of looking.
+    A frame sees the text, the first frame, which is marked as such, and itself: what its target depends on. Seeing all
+    frames before it, as in ReWiND, or with places, a head counts them instead of looking.
     """
 
     def __init__(self, *, picture_width: int, text_width: int, config: RewardModelConfig) -> None:
@@ -39,7 +40,7 @@ class ProgressHead(_Head):
         self.out = nn.Linear(hidden, 1)
 
     def forward(self, frames_BFD: torch.Tensor, text_BE: torch.Tensor | None) -> torch.Tensor:
-        """(B, F): progress at each frame, of that frame and those before it."""
+        """(B, F): progress at each frame since the first one."""
         hidden_BFH = self.frame_in(frames_BFD)
         hidden_BFH = torch.cat([hidden_BFH[:, :1] + self.first_H, hidden_BFH[:, 1:]], dim=1)
         text_BH = self.no_text_H.expand(len(hidden_BFH), -1)
@@ -47,8 +48,9 @@ class ProgressHead(_Head):
             assert text_BE is not None
             text_BH = self.text_in(text_BE)
         sequence = torch.cat([text_BH[:, None], hidden_BFH], dim=1)
-        mask = nn.Transformer.generate_square_subsequent_mask(sequence.shape[1], device=sequence.device)
-        return torch.sigmoid(self.out(self.layers(sequence, mask=mask, is_causal=True)[:, 1:])).squeeze(-1)
+        hidden_from = ~torch.eye(sequence.shape[1], dtype=torch.bool, device=sequence.device)
+        hidden_from[1:, :2] = False  # text and first frame
+        return torch.sigmoid(self.out(self.layers(sequence, mask=hidden_from)[:, 1:])).squeeze(-1)
 
 
 class TriStateHead(_Head):

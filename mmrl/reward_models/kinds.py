@@ -21,6 +21,7 @@ from mmrl.reward_models.targets import arm_reconstruct, rewind_targets
 
 Metrics = dict[str, float]
 _FOCUS, _POSITIVE_WEIGHT, _DONE = 2.0, 2.0, 1e-3
+_DRAWN_ORDERS = 4
 
 
 class ProgressKind:
@@ -60,22 +61,25 @@ class ProgressKind:
         return clip.frames_FD[np.array(order)[places]], target_F, text_E
 
     def predict(self, head: Head, clip: Clip) -> np.ndarray:
-        """(T,): progress at each frame of a clip as it would have been told then, from the frames up to it."""
-        count = len(clip.frames_FD)
-        prefixes = [clip.frames_FD[window_places(end, self.config.window)] for end in range(1, count + 1)]
+        """(T,): progress at each frame of a clip."""
+        # The first place is never trained: the first frame's progress is told of its repetition.
+        frames_TD = np.concatenate([clip.frames_FD[:1], clip.frames_FD])
         with torch.inference_mode():
-            found_TF = head(_tensor(head, prefixes), _texts(head, [clip.text_E] * count))
-        # The first place is never trained: of a single frame its repetition tells the progress.
-        lasts = [max(min(end, self.config.window) - 1, 1) for end in range(1, count + 1)]
-        return found_TF[torch.arange(count), torch.tensor(lasts)].cpu().numpy()
+            return head(_tensor(head, [frames_TD]), _texts(head, [clip.text_E]))[0, 1:].cpu().numpy()
 
     def measure(self, head: Head, clips: Sequence[Clip]) -> Metrics:
-        """rank_correlation of predicted progress with time; the end of clips, of reversed ones, with another's text."""
+        """Rank correlation of the progress with time, of clips as they are, reversed and shuffled; progress at the end.
+
+        A head that counted frames would tell the same of all three.
+        """
+        rng = np.random.default_rng(self.config.seed)
         forward = [self.predict(head, clip) for clip in clips]
-        backward = [self.predict(head, _reversed(clip)) for clip in clips]
+        backward = [self.predict(head, _ordered(clip, np.arange(len(clip.frames_FD))[::-1])) for clip in clips]
+        drawn = [_ordered(clip, rng.permutation(len(clip.frames_FD))) for clip in clips for _ in range(_DRAWN_ORDERS)]
         metrics = {
             "rank_correlation": float(np.mean([_rank_correlation(p) for p in forward])),
             "reversed_rank_correlation": float(np.mean([_rank_correlation(p) for p in backward])),
+            "shuffled_rank_correlation": float(np.mean([_rank_correlation(self.predict(head, c)) for c in drawn])),
             "end": float(np.mean([p[-1] for p in forward])),
             "end_reversed": float(np.mean([p[-1] for p in backward])),
         }
@@ -270,8 +274,8 @@ def _rank_correlation(progress_T: np.ndarray) -> float:
     return float(found.statistic)
 
 
-def _reversed(clip: Clip) -> Clip:
-    return Clip(clip.frames_FD[::-1], clip.text_E, clip.text, clip.where)
+def _ordered(clip: Clip, order: np.ndarray) -> Clip:
+    return Clip(clip.frames_FD[order], clip.text_E, clip.text, clip.where)
 
 
 def _with_text_of(clip: Clip, other: Clip) -> Clip:

