@@ -17,9 +17,8 @@ import math
 from typing import Literal
 
 from mmrl.data.sample import Sample
-from mmrl.scoring.gold import bad_answer
-from mmrl.scoring.parse import parse_json
-from mmrl.scoring.thoughts import ClaimRules, KeyFrame, NameRule, claim_score, claims, read_key_frames, thought
+from mmrl.scoring.gold_places import gold_key_frames
+from mmrl.scoring.thoughts import ClaimRules, NameRule, claim_score, claims, thought
 
 GEOMETRY = "tube"
 BOUNDS = (0.0, 1.0)
@@ -35,17 +34,9 @@ def score(
     official: bool = False,
 ) -> dict[str, float]:
     """Also returns `claims`, their count. `names`: when a name means an object (null: always). `within`: seconds."""
-    frames = _frames(sample)
+    frames = gold_key_frames(sample)
     made = claims(thought(completion))
     rules = ClaimRules("soft" if official and names is not None else names, within, mode)
     scores = [value for claim in made if (value := claim_score(claim, frames, rules)) is not None]
     total = len(scores) if official else len(made)
     return {"reward": math.fsum(scores) / total if total else 0.0, "claims": float(len(made))}
-
-
-def _frames(sample: Sample) -> tuple[KeyFrame, ...]:
-    value = parse_json(sample.answer)[1] if isinstance(sample.answer, str) else sample.answer
-    frames = read_key_frames(value.get("frames") if isinstance(value, dict) else value)
-    if not frames:
-        raise bad_answer(sample, wanted='a list of key frames, [{"time": 6, "objects": {"car": [[x1, y1, x2, y2]]}}]')
-    return frames

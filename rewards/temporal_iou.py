@@ -2,7 +2,8 @@
 
 Formula: IoU = max(0, min(e) - max(s)) / (max(e) - min(s)); 0 for an empty or reversed span; with `threshold` 0 or 1.
 Bounds: 0 to 1.
-Answer: one span: `12.5 17.8`, `12.5 to 17.8`, `12.5s - 17.8s`, `0:10 - 0:20`, `{"time": [12.5, 17.8]}`.
+Answer: one span: `12.5 17.8`, `12.5 to 17.8`, `12.5s - 17.8s`, `0:10 - 0:20`, `{"time": [12.5, 17.8]}`,
+`<t>12.5</t>s to <t>17.8</t>s`.
 Space: the model's (seconds, or 0..N of the clip); the framework has converted the dataset's span.
 Source: Time-R1; its denominator, the hull, equals the union wherever the spans overlap.
 Example: answer [10, 18]: `12 to 20` 0.6, `5 to 30` 0.32, `18 to 10` 0.

@@ -8,20 +8,17 @@ Answer: JSON, `[5, 9.5]`, `{"times": [5, 9.5]}`, or bare moments, `5s and 9.5s`;
 inside the thought instead.
 Space: the model's (seconds, or 0..N of the clip); the framework has converted the dataset's moments.
 Unit: `sigma` in the unit of the space.
-Source: VisionCoach's thk_temporal_point; there sigma = 4 * (1 - p) for the share p < 0.75 of training that is done,
-then 1. A reward does not know p: give the sigma of the stage.
+Source: VisionCoach's thk_temporal_point. Its sigma is `annealed`: 4 * (1 - p) for the share p < 0.75 of the stage's
+steps that are done, then 1, as in validation and in `mmrl score`.
 Example: keys 6 and 12: `[5, 9]` 0.862036 with sigma 4, 0.603575 with 2, 0.308820 with 1; `[6]` 0.5 (official 1).
 """
 
-import math
 from typing import Literal
-
-import numpy as np
 
 from mmrl.data.sample import Sample
 from mmrl.scoring.gold_places import gold_moments
 from mmrl.scoring.listings import parse_moments
-from mmrl.scoring.matching import hungarian_pairs
+from mmrl.scoring.moments import annealed_sigma, nearness
 from mmrl.scoring.parse import AnswerFormat, extract_prediction
 from mmrl.scoring.thoughts import thought, told_times
 
@@ -34,7 +31,7 @@ def score(
     sample: Sample,
     *,
     answer: AnswerFormat = "auto",
-    sigma: float = 1.0,
+    sigma: float | Literal["annealed"] = 1.0,
     read: Literal["answer", "thought"] = "answer",
     official: bool = False,
 ) -> float:
@@ -44,11 +41,5 @@ def score(
         found = parse_moments(extract_prediction(completion, answer=answer) or "")
     else:
         found = told_times(thought(completion))
-    if not found:
-        return 0.0
-    distances_NM = np.abs(np.subtract.outer(found, keys))
-    scores_NM = np.exp(-(distances_NM**2) / (2 * sigma**2))
-    if official:
-        return float(scores_NM.max(axis=1).mean())
-    total = math.fsum(scores_NM[pair] for pair in hungarian_pairs(scores_NM))
-    return total / max(len(found), len(keys))
+    width = annealed_sigma(sample.progress) if sigma == "annealed" else sigma
+    return nearness(found or (), keys, sigma=width, nearest=official)

@@ -106,6 +106,7 @@ class Sample:
     answer: the dataset's answer, any JSON value, in `answer_space` where it is a place or a time.
     columns: every other column of the row; rewards may read them.
     origin: `file:line` for error messages.
+    progress: share of its stage's steps that training has done when a completion is scored; 1 outside of training.
     """
 
     sample_id: str
@@ -118,6 +119,7 @@ class Sample:
     columns: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
     dataset: str = ""
+    progress: float = 1.0
 
     @property
     def where(self) -> str:

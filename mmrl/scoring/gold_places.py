@@ -27,6 +27,7 @@ from mmrl.scoring.listings import (
 )
 from mmrl.scoring.overlap import Region, read_region
 from mmrl.scoring.parse import extract_prediction, parse_json
+from mmrl.scoring.thoughts import KeyFrame, read_key_frames
 
 T = TypeVar("T")
 
@@ -66,6 +67,15 @@ def gold_moments(sample: Sample) -> tuple[float, ...]:
     if not found:
         raise bad_answer(sample, wanted="a list of moments")
     return found
+
+
+def gold_key_frames(sample: Sample) -> tuple[KeyFrame, ...]:
+    """Key frames, at least one: a list of them, or what stands under `frames` beside an answer."""
+    value = parse_json(sample.answer)[1] if isinstance(sample.answer, str) else sample.answer
+    frames = read_key_frames(value.get("frames") if isinstance(value, dict) else value)
+    if not frames:
+        raise bad_answer(sample, wanted='a list of key frames, [{"time": 6, "objects": {"car": [[x1, y1, x2, y2]]}}]')
+    return frames
 
 
 def gold_tube(sample: Sample, *, with_span: bool = False) -> Tube:

@@ -265,7 +265,7 @@ def parse_integers(text: str) -> tuple[int, ...] | None:
 # --- boxes, points, spans ----------------------------------------------------------------------------------------
 
 _FENCE = re.compile(r"^```(?:json)?\s*(.*?)\s*```$", re.DOTALL)
-_SPECIAL = re.compile(r"<\|(?:box_start|box_end|point_start|point_end)\|>|</?(?:box|point)>")
+_SPECIAL = re.compile(r"<\|(?:box_start|box_end|point_start|point_end)\|>|</?(?:box|point|t)>")
 _GEOMETRY_KEYS = ("bbox_2d", "bbox", "box", "boxes", "point_2d", "point", "points", "coordinate", "time", "span")
 _SEPARATOR = r"[\s,;]+"
 

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -112,8 +113,10 @@ class Router:
         scoring.add(dict(enumerate(completions for _, completions in groups)))
         return scoring.finish()
 
-    def start(self, expected: Sequence[tuple[Sample, int]]) -> Scoring:
+    def start(self, expected: Sequence[tuple[Sample, int]], *, progress: float = 1.0) -> Scoring:
         """Begin to score groups that are still to come: of each the sample, and how many completions it will have.
+
+        progress: share of the stage's steps that training has done, which rewards see as `sample.progress`.
 
         Groups are added, in any order, by their number; scores are in the order of `expected`, and the same as `score`
         gives. Raises RewardError for an unknown task.
@@ -126,7 +129,8 @@ class Router:
         ((1.0, 1.0), (0.0, 1.0))
         """
         tasks = {sample.task: self._reward_of(sample.task, where=sample.where) for sample, _ in expected}
-        return Scoring(tasks, expected, names=self.names, pool=self._pool, section=self.section)
+        seen = [(dataclasses.replace(sample, progress=progress), size) for sample, size in expected]
+        return Scoring(tasks, seen, names=self.names, pool=self._pool, section=self.section)
 
     def _reward_of(self, task: str, *, where: str) -> TaskReward:
         if task not in self._tasks:

@@ -152,6 +152,7 @@ class Collector:
                 sampling=sampling_of(self.run.config.rollout, greedy=greedy),
                 seed=(self.run.config.seed, self.section.name, *drawn.seed, "second"),
                 prefix_ids=tuple(prefix_ids),
+                progress=self.source.progress(drawn.seed[0]),
             )
             rolled = roll_out(self.run, [drawn.prepared[g] for g in gids], spec)
             batch = self._batch(rolled, number=drawn.seed[0])

@@ -49,12 +49,14 @@ class RolloutSpec:
 
     n: completions of each prompt. seed: parts that, with the sample's id, make each request's seed.
     prefix_ids: for each prompt the forced first tokens of each completion; empty: none forced.
+    progress: share of the stage's steps that are done, for rewards that change with it; 1 in validation.
     """
 
     n: tuple[int, ...]
     sampling: Sampling
     seed: tuple[int | str, ...]
     prefix_ids: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    progress: float = 1.0
 
 
 def sampling_of(section: RolloutSection, *, greedy: bool = False) -> Sampling:
@@ -72,7 +74,7 @@ def sampling_of(section: RolloutSection, *, greedy: bool = False) -> Sampling:
 
 def roll_out(run: Runtime, prepared: Sequence[Prepared], spec: RolloutSpec) -> ScoredRollouts:
     """Generate completions of every prompt and score them."""
-    return scored(run, generated(run, prepared, requests_for(prepared, spec)))
+    return scored(run, generated(run, prepared, requests_for(prepared, spec), progress=spec.progress))
 
 
 def requests_for(prepared: Sequence[Prepared], spec: RolloutSpec) -> list[Request]:
@@ -94,13 +96,15 @@ def requests_for(prepared: Sequence[Prepared], spec: RolloutSpec) -> list[Reques
     ]
 
 
-def generated(run: Runtime, prepared: Sequence[Prepared], requests: Sequence[Request]) -> Rollouts:
-    """Answer prompts by their requests, and have each group scored from when it is finished.
+def generated(
+    run: Runtime, prepared: Sequence[Prepared], requests: Sequence[Request], *, progress: float = 1.0
+) -> Rollouts:
+    """Answer prompts by their requests, and have each group scored from when it is finished, as at that progress.
 
     Nothing here is collective or waits for a reward: it may run in a thread beside training.
     """
     expected = [(item.sample, request.n) for item, request in zip(prepared, requests, strict=True)]
-    scoring, groups = run.router.start(expected), {}
+    scoring, groups = run.router.start(expected, progress=progress), {}
     with run.watch.time("rollout"):
         for group in run.rollout.generate(requests):
             number = int(group.request.request_id)

@@ -80,7 +80,8 @@ class RolloutSource:
 
     def sample(self, drawn: Round) -> ScoredRollouts:
         """The scored completions of a round. Its engine must be sampling, unless they are there already."""
-        rollouts = drawn.rollouts or generated(self.run, drawn.prepared, self.requests(drawn))
+        progress = self.progress(drawn.seed[0])
+        rollouts = drawn.rollouts or generated(self.run, drawn.prepared, self.requests(drawn), progress=progress)
         return scored(self.run, rollouts)
 
     def sampling(self, drawn: Round) -> AbstractContextManager[Any]:
@@ -98,12 +99,17 @@ class RolloutSource:
         requests = distributed.together(lambda: self.requests(drawn))
         awake = ExitStack()
         awake.enter_context(self.run.sampling())
-        rollouts = self.run.background.submit(generated, self.run, drawn.prepared, requests)
+        progress = self.progress(number)
+        rollouts = self.run.background.submit(generated, self.run, drawn.prepared, requests, progress=progress)
         self._ahead = _Ahead(drawn, rollouts, loader_state, awake)
 
     def loader_state(self) -> dict[str, Any]:
         """The loader's state for a checkpoint. Prompts that are being answered ahead are drawn again after a resume."""
         return self.loader.state_dict() if self._ahead is None else self._ahead.loader_state
+
+    def progress(self, number: int) -> float:
+        """The share of the stage's steps that are done when step `number` begins."""
+        return number / self.section.steps
 
     def requests(self, drawn: Round) -> list[Request]:
         """What is asked of the engine for a round."""

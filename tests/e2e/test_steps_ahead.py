@@ -75,6 +75,19 @@ def test_a_step_is_answered_by_the_policy_before_the_last_step_but_after_a_check
     assert ["policy/rollout_gap" in row for row in metrics(tmp_path)] == [True, False, False, True, False, False]
 
 
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_rewards_see_how_much_of_the_stage_is_done(engine, tmp_path, ahead):
+    rollout = {**ROLLOUT, "steps_ahead": ahead}
+    stage = {"name": "rl", "kind": "grpo", "steps": 4, "prompts_per_step": 2}
+    path = write_run(tmp_path, rollout=rollout, stages=[stage])
+    (tmp_path / "reward.py").write_text("def score(completion, sample):\n    return sample.progress\n")
+    assert train(load_config(path, ["algorithm.rollout_correction=truncate", "validation.every=2"])) == 0
+    rows = [json.loads(line) for line in (tmp_path / "runs" / "tiny" / "rollouts.jsonl").read_text().splitlines()]
+    seen = [row["reward_breakdown"]["letters"] for row in rows if row["split"] == "train"]
+    assert list(dict.fromkeys(seen)) == [0.0, 0.25, 0.5, 0.75]
+    assert {row["reward_breakdown"]["letters"] for row in rows if row["split"] != "train"} == {1.0}
+
+
 def test_training_goes_on_while_the_next_step_is_sampled(engine, tmp_path, monkeypatch):
     """Sampling ahead waits, in its thread, for the update that it runs beside."""
     updated, apply_step = threading.Event(), step.apply_step

@@ -100,6 +100,35 @@ def test_visioncoach_scores_the_answer_and_the_evidence_of_one_row():
     assert total("grounding", "visioncoach_spatio_temporal", answer, completion) == 1 + 0.5 + 1
 
 
+FRAMES = [{"time": t, "objects": {"cup": [[0, 0, 10, 10]]}} for t in (6, 12)]
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "completion", "expected"),
+    [
+        ("General video QA MCQ", "B", tag("B"), 2.0),
+        ("General video QA Free-form", "the cat sat on the mat", tag("the cat lay on the mat"), 1.755556),
+        ("temporal QA", [10, 18], tag("<t>12</t>s to <t>20</t>s"), 0.6 + 0 + 0.5),
+        (
+            "temporal QA",
+            [10, 18],
+            "<think><t>12</t>s, <t>30</t>s</think><answer><t>12</t>s to <t>20</t>s</answer>",
+            0.6 + 0.5 + 1,
+        ),
+        ("visual QA", [0, 0, 10, 10], tag("<obj>cup</obj><box>[0, 0, 10, 5]</box>"), 0.5 + 1),
+        (
+            "temporal-spatial free-form QA",
+            {"answer": "a cup", "frames": FRAMES},
+            "<think><obj>cup</obj><box>[0, 0, 10, 8]</box>at<t>6</t>s</think><answer>a cup</answer>",
+            1 + 0.5 + 0.8 + 1,
+        ),
+        ("temporal-spatial free-form QA", {"answer": "a cup", "frames": FRAMES}, "a cup", 0.0),
+    ],
+)
+def test_visioncoach(task, answer, completion, expected):
+    assert total("visioncoach", task, answer, completion) == pytest.approx(expected, abs=1e-6)
+
+
 def test_vero_takes_the_tolerance_of_the_row():
     assert total("vero", "numeric", 100, boxed("100.9"), tolerance=0.01) == 1.0
 

@@ -36,6 +36,21 @@ def test_reward_is_the_weighted_sum_and_the_task_score_leaves_format_out():
     assert scores.breakdown_of(0, 0) == {"box_iou": 0.5, "format": 1.0}
 
 
+@pytest.mark.parametrize(
+    ("progress", "expected"), [(0.0, 0.862036), (0.5, 0.603575), (0.75, 0.308820), (0.9, 0.308820), (1.0, 0.308820)]
+)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_rewards_see_the_progress_of_training(progress, expected, workers):
+    """VisionCoach's sigma of 4 * (1 - p), then 1: moments 5 and 9 against the keys 6 and 12."""
+    tasks = {"when": [{"reward": "temporal_point", "options": {"sigma": "annealed"}}]}
+    with router(tasks, workers=workers) as found:
+        scoring = found.start([(answered([6, 12], task="when"), 1)], progress=progress)
+        scoring.add({0: ["[5, 9]"]})
+        assert scoring.finish().rewards[0][0] == pytest.approx(expected, abs=1e-6)
+        if progress == 1.0:
+            assert found.score([(answered([6, 12], task="when"), ["[5, 9]"])]).rewards == scoring.finish().rewards
+
+
 def test_task_scores_are_normalised_by_the_weights():
     tasks = {"quiz": [{"reward": "choice", "weight": 3.0}, {"reward": "exact_text", "weight": 1.0}]}
     scores = router(tasks).score([(answered("B", task="quiz"), ["(B)"])])
