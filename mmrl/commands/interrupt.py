@@ -36,8 +36,9 @@ def told_of_interrupt(arguments: Sequence[str]) -> Iterator[None]:
             interrupt = _interrupt_behind(error)
             if interrupt is None and (isinstance(error, SystemExit) or not was_interrupted()):
                 raise
-            if not isinstance(interrupt, ToldInterrupt) and os.environ.get("RANK", "0") == "0":
-                print(interrupted_line(arguments), file=sys.stderr)
+            line = str(interrupt) if isinstance(interrupt, ToldInterrupt) else interrupted_line(arguments)
+            if line and os.environ.get("RANK", "0") == "0":  # of several processes the first one tells
+                print(line, file=sys.stderr)
             sys.exit(EXIT_INTERRUPTED)
 
 

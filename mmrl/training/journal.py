@@ -204,10 +204,9 @@ class Journal:
         except KeyboardInterrupt as interrupt:
             self.console.end_stage()
             said = {"saved_step": self._saved_step, "checkpoint": self.checkpoint, "command": self._command}
-            self.console.print(interrupted_line(self.position.step, **said))
-            if self.config.log.console:
-                raise ToldInterrupt from interrupt
-            raise
+            line = interrupted_line(self.position.step, **said)
+            self.console.print(line)
+            raise ToldInterrupt("" if self.config.log.console else line) from interrupt
 
     @property
     def _command(self) -> str:

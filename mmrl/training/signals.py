@@ -10,7 +10,7 @@ EXIT_TERMINATED = 75  # sysexits' EX_TEMPFAIL: stopped on request, a checkpoint 
 
 
 class ToldInterrupt(KeyboardInterrupt):
-    """Ctrl-C, after the user was told what is lost and how to go on."""
+    """Ctrl-C in a run. The message says what is lost and how to go on; it is empty where the user was told already."""
 
 
 class StopRequest:

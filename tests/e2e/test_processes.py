@@ -280,6 +280,8 @@ def test_ctrl_c_ends_all_processes(place):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, err
+    [said] = [line for line in err.splitlines() if line.startswith("interrupted: ")]
+    assert "`mmrl launch --nproc 2 train " in said
 
 
 def test_a_process_that_dies_ends_the_run_with_its_traceback_and_a_checkpoint(place):
@@ -301,6 +303,8 @@ def score(completion, sample):
     assert process.returncode == 1, err
     assert "Death: of one process" in err
     assert [path.name for path in find_checkpoints(place.run("dies"))] == ["step-000001", "step-000002"]
+    assert train(load_config(place.config, place.arguments("dies")[1:]), resume=True) == 0
+    assert find_checkpoints(place.run("dies"))[-1].name == "step-000003"
 
 
 def test_a_run_folder_in_use_is_one_line_and_exit_code_2(place):

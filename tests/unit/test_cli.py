@@ -60,6 +60,15 @@ def test_ctrl_c_is_exit_code_130_and_one_line_that_says_how_to_go_on(command, ho
     assert capsys.readouterr() == ("", f"interrupted: mmrl {command} was stopped; {how}\n")
 
 
+def test_what_a_quiet_run_says_of_ctrl_c_is_the_line(monkeypatch, capsys):
+    def quiet(*_):
+        raise ToldInterrupt("interrupted: step 5 is lost; go on with `mmrl train ...`")
+
+    monkeypatch.setattr("mmrl.config.load.load_config", quiet)
+    assert exit_code("train", "a.yaml") == 130
+    assert capsys.readouterr() == ("", "interrupted: step 5 is lost; go on with `mmrl train ...`\n")
+
+
 def test_ctrl_c_that_was_told_of_is_not_told_again_and_of_several_processes_the_first_tells(monkeypatch, capsys):
     def told(*_):
         raise ToldInterrupt
