@@ -95,7 +95,7 @@ class ServerEngine:
             remove_left_files()
         try:
             processes.together(lambda: self._call(self._open()))
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: the loop's thread must not outlive a failed start
             self.close()
             raise
 
@@ -258,7 +258,7 @@ class ServerEngine:
             transfer = self._transfer_to(receivers.servers)
             push_weights(tensors, receivers, weights, way=self._options.weights, transfer=transfer)
             return [server.url for server in receivers.servers]
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: requests would wait for ever for the end of the update
             self._call(self._give_up_sync())
             raise
         finally:

@@ -58,7 +58,7 @@ def push_weights(
         else:
             for tensors in shards(named_tensors, SHARD_BYTES):
                 _send(tensors, receivers, way)
-    except BaseException as error:
+    except BaseException as error:  # Ctrl-C, too: a server would wait for the rest of the weights
         reason = f"the trainer gave up: {str(error) or type(error).__name__}"
         with suppress(EngineError):  # the servers' answer to this is that they have no weights
             receivers.post("/weights/end", lambda server: {"record": {"abort": reason}})
