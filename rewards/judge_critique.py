@@ -43,8 +43,10 @@ def score_batch(
     )
     form = "{" + ", ".join(f'"{name}": 5' for name in names) + "}"
 
+    judge = judge_of(endpoint)
+
     def questions(completion: str, sample: Sample) -> list[Asked]:
-        material = {"the question": question_of(sample), "the response": said(completion)}
+        material = {"the question": question_of(sample, judge.endpoint), "the response": said(completion)}
         if reference:
             material["the reference answer"] = " / ".join(gold_texts(sample))
         return [ask_about(task, material, form=form)]
@@ -58,5 +60,5 @@ def score_batch(
         mean = sum(w * s for w, s in zip(shares, scaled.values(), strict=True)) / sum(shares)
         return {"reward": mean, **scaled}
 
-    found = ask_each(judge_of(endpoint), each(questions, completions, samples), read)
+    found = ask_each(judge, each(questions, completions, samples), read)
     return [verdicts if isinstance(verdicts, RewardError) else verdicts[0] for verdicts in found]

@@ -16,6 +16,7 @@ from mmrl.data.sample import Sample
 from mmrl.errors import JudgeError
 from mmrl.scoring.gold import gold_texts
 from mmrl.scoring.judge.endpoint import judge_of, preflight  # noqa: F401 - preflight is this reward's own
+from mmrl.scoring.judge.material import Material
 from mmrl.scoring.judge.prompts import Asked, ask_about, question_of
 from mmrl.scoring.judge.votes import ask_lists, said
 
@@ -35,6 +36,8 @@ def score_group(
     opponents: int = 2,
 ) -> list[float | JudgeError]:
     """`criteria`: what decides. `against`: who the opponents are. `opponents`: of each completion, in its group."""
+    judge = judge_of(endpoint)
+    question = question_of(sample, judge.endpoint)
     texts = [said(completion) for completion in completions]
     count = len(texts)
     if against == "reference":
@@ -44,14 +47,14 @@ def score_group(
         steps = range(1, min(opponents, count - 1) + 1)
         chosen = dict.fromkeys(tuple(sorted((i, (i + step) % count))) for i in range(count) for step in steps)
         pairs = [(i, j, texts[i], texts[j]) for i, j in chosen]
-    asked = [[_question(sample, a, b, criteria), _question(sample, b, a, criteria)] for _, _, a, b in pairs]
-    outcomes = ask_lists(judge_of(endpoint), asked, _winner)
+    asked = [[_question(question, a, b, criteria), _question(question, b, a, criteria)] for _, _, a, b in pairs]
+    outcomes = ask_lists(judge, asked, _winner)
     return _tally(count, [(i, j) for i, j, _, _ in pairs], outcomes)
 
 
-def _question(sample: Sample, first: str, second: str, criteria: str) -> Asked:
+def _question(question: Material, first: str, second: str, criteria: str) -> Asked:
     task = f"Decide which of two responses to a question is better. What counts: {criteria}. Say tie if neither is."
-    material = {"the question": question_of(sample), "response 1": first, "response 2": second}
+    material = {"the question": question, "response 1": first, "response 2": second}
     return ask_about(task, material, form='{"better": 1} or {"better": 2} or {"better": "tie"}')
 
 

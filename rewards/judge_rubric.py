@@ -20,6 +20,7 @@ from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError, JudgeError, RewardError
 from mmrl.scoring.judge.endpoint import judge_of
 from mmrl.scoring.judge.endpoint import preflight as check_endpoint
+from mmrl.scoring.judge.material import Material
 from mmrl.scoring.judge.prompts import Asked, ask_about, question_of
 from mmrl.scoring.judge.rubric import Criterion, read_criteria, rubric_score
 from mmrl.scoring.judge.votes import ask_each, each, said
@@ -48,11 +49,14 @@ def score_batch(
 ) -> list[dict[str, float] | JudgeError | RewardError]:
     """`rubric`: the criteria of every row; None: each row's own. Returns the share of criteria that are met too."""
 
+    judge = judge_of(endpoint)
+
     def questions(completion: str, sample: Sample) -> list[Asked]:
         criteria = _criteria(sample, rubric, column)
-        return [_question(completion, sample, criteria, seed) for seed in range(votes)]
+        asked = question_of(sample, judge.endpoint)
+        return [_question(completion, asked, criteria, seed) for seed in range(votes)]
 
-    found = ask_each(judge_of(endpoint), each(questions, completions, samples), _verdicts)
+    found = ask_each(judge, each(questions, completions, samples), _verdicts)
     return [
         verdicts
         if isinstance(verdicts, RewardError)
@@ -68,13 +72,13 @@ def _criteria(sample: Sample, rubric: Any, column: str) -> tuple[Criterion, ...]
         raise RewardError(f"{sample.where}: the column {column!r}: {error}") from error
 
 
-def _question(completion: str, sample: Sample, criteria: Sequence[Criterion], seed: int) -> Asked:
+def _question(completion: str, question: Material, criteria: Sequence[Criterion], seed: int) -> Asked:
     task = (
         "Decide for each numbered criterion whether the response meets it: 1 if it clearly does, else 0. Judge each"
         " criterion by itself and by its own words."
     )
     listed = "\n".join(f"{number}. {criterion.text}" for number, criterion in enumerate(criteria, start=1))
-    material = {"the question": question_of(sample), "the criteria": listed, "the response": said(completion)}
+    material = {"the question": question, "the criteria": listed, "the response": said(completion)}
     form = '{"met": [' + ", ".join("01"[n % 2] for n in range(len(criteria))) + "]}"
     return ask_about(task, material, form=form, seed=seed)
 

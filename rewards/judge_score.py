@@ -39,8 +39,10 @@ def score_batch(
     """`criteria`: what is judged. `reference`: whether the judge sees the dataset's answer. `votes`: questions each."""
     task = f"Rate a response by {criteria}. {low:g} is worthless, {high:g} is perfect."
 
+    judge = judge_of(endpoint)
+
     def questions(completion: str, sample: Sample) -> list[Asked]:
-        material = {"the question": question_of(sample), "the response": said(completion)}
+        material = {"the question": question_of(sample, judge.endpoint), "the response": said(completion)}
         if reference:
             material["the reference answer"] = " / ".join(gold_texts(sample))
         return [ask_about(task, material, form='{"score": 5}', seed=seed) for seed in range(votes)]
@@ -51,4 +53,4 @@ def score_batch(
             raise JudgeError(f"the verdict {verdict!r:.100} has no score of {low:g} to {high:g}")
         return (value - low) / (high - low)
 
-    return ask_all(judge_of(endpoint), each(questions, completions, samples), read)
+    return ask_all(judge, each(questions, completions, samples), read)

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from mmrl.data.sample import Sample
 from mmrl.errors import JudgeError, RewardError
 from mmrl.scoring.judge.endpoint import judge_of, preflight  # noqa: F401 - preflight is this reward's own
+from mmrl.scoring.judge.material import Material
 from mmrl.scoring.judge.prompts import Asked, ask_about, question_of
 from mmrl.scoring.judge.votes import ask_each, each
 from mmrl.scoring.parse import extract_prediction
@@ -45,6 +46,7 @@ def score_batch(
 
     `votes`: questions per completion.
     """
+    judge = judge_of(endpoint)
     steps = [_steps(completion, unit, most) for completion in completions]
 
     def questions(completion: str, sample: Sample) -> list[Asked]:
@@ -52,9 +54,12 @@ def score_batch(
         if source_column is not None and not isinstance(source, str):
             raise RewardError(f"{sample.where}: the column {source_column!r} is {source!r}, not a text")
         parts = _steps(completion, unit, most)
-        return [_question(sample, parts, source, seed) for seed in range(votes)] if parts else []
+        if not parts:
+            return []
+        question = question_of(sample, judge.endpoint)
+        return [_question(question, parts, source, seed) for seed in range(votes)]
 
-    found = ask_each(judge_of(endpoint), each(questions, completions, samples), _verdicts)
+    found = ask_each(judge, each(questions, completions, samples), _verdicts)
     return [
         verdicts if isinstance(verdicts, RewardError) else _result(verdicts, parts, form) if verdicts else 0.0
         for verdicts, parts in zip(found, steps, strict=True)
@@ -74,11 +79,11 @@ def _steps(completion: str, unit: str, most: int) -> list[str]:
     return ["\n".join(pieces[low:high]) for low, high in pairwise(bounds)]
 
 
-def _question(sample: Sample, steps: Sequence[str], source: str | None, seed: int) -> Asked:
+def _question(question: Material, steps: Sequence[str], source: str | None, seed: int) -> Asked:
     task = "Decide for each numbered step of a solution whether it is right, given the steps before it: 1 or 0."
     if source is not None:
         task = "Decide for each numbered step whether the source supports all that it states: 1 or 0."
-    material = {"the question": question_of(sample)} | ({} if source is None else {"the source": source})
+    material = {"the question": question} | ({} if source is None else {"the source": source})
     material["the steps"] = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
     form = '{"right": [' + ", ".join("1" for _ in steps) + "]}"
     return ask_about(task, material, form=form, seed=seed)

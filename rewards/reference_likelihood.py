@@ -35,6 +35,8 @@ def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
         )
     if not all(0 <= credit <= 1 for credit in credits):
         raise ConfigError(f"reference_likelihood: credits {credits} must lie between 0 and 1")
+    if options["endpoint"].get("show_media"):
+        raise ConfigError("reference_likelihood measures text alone: remove endpoint.show_media")
     judges.preflight(options, timeout_s)
 
 

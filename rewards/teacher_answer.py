@@ -4,7 +4,8 @@ Formula: 1 if the completion's answer is the teacher's, the one that most of `vo
 where no two replies agree (of more than one).
 Bounds: 0 or 1.
 Answer: the text itself; case and blanks do not count, and numbers are equal that have the same value. The teacher sees
-the text of the question alone, no media: give it what the pictures show as text in `context_column`.
+the text of the question, and its media with `endpoint.show_media`; else give it what they show as text in
+`context_column`.
 Space: none.
 Source: teacher pseudo-labels with majority voting.
 Example: replies `4`, `4.0`, `5`: the completion `4` 1, `5` 0.
@@ -15,10 +16,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from mmrl.data.sample import Sample
-from mmrl.errors import JudgeError
+from mmrl.errors import JudgeError, RewardError
 from mmrl.scoring.judge.endpoint import judge_of, preflight  # noqa: F401 - preflight is this reward's own
-from mmrl.scoring.judge.prompts import ask_about, question_of
-from mmrl.scoring.judge.votes import ask_lists
+from mmrl.scoring.judge.prompts import Asked, ask_about, question_of
+from mmrl.scoring.judge.votes import ask_each, each
 from mmrl.scoring.parse import AnswerFormat, extract_prediction, parse_number
 
 BOUNDS = (0.0, 1.0)
@@ -32,20 +33,24 @@ def score_batch(
     answer: AnswerFormat = "auto",
     votes: int = 3,
     context_column: str | None = None,
-) -> list[float | JudgeError]:
+) -> list[float | JudgeError | RewardError]:
     """`votes`: replies of the teacher per question. `context_column`: text that the teacher is shown."""
     task = "Answer the question as briefly as it can be answered: a word, a number, or an option's letter."
-    asked = []
-    for sample in samples:
-        material = {"the question": question_of(sample)}
+    judge = judge_of(endpoint)
+
+    def questions(_: str, sample: Sample) -> list[Asked]:
+        material = {"the question": question_of(sample, judge.endpoint)}
         if context_column is not None:
             material["what is shown"] = str(sample.columns.get(context_column, ""))
-        asked.append([ask_about(task, material, form='{"answer": "..."}', seed=seed) for seed in range(votes)])
-    replies = ask_lists(judge_of(endpoint), asked, _reply)
-    return [
-        label if isinstance(label, JudgeError) else float(_key(extract_prediction(completion, answer=answer)) == label)
-        for completion, label in zip(completions, map(_majority, replies), strict=True)
-    ]
+        return [ask_about(task, material, form='{"answer": "..."}', seed=seed) for seed in range(votes)]
+
+    def result(completion: str, replies: list[Any] | RewardError) -> float | JudgeError | RewardError:
+        label = replies if isinstance(replies, RewardError) else _majority(replies)
+        if isinstance(label, JudgeError | RewardError):
+            return label
+        return float(_key(extract_prediction(completion, answer=answer)) == label)
+
+    return list(map(result, completions, ask_each(judge, each(questions, completions, samples), _reply)))
 
 
 def _reply(verdict: Any) -> float | str:

@@ -174,13 +174,13 @@ def _packed(pieces: Sequence[Piece], reward: Reward) -> Iterator[list[Piece]]:
 
 
 def _call(part: Part, pieces: Sequence[Piece]) -> RewardCall:
-    groups = tuple((_lean(piece.sample, part.reward), piece.completions) for piece in pieces)
+    groups = tuple((_lean(piece.sample, part), piece.completions) for piece in pieces)
     return RewardCall(part.spec.reward, part.relative_to, part.spec.options, groups)
 
 
-def _lean(sample: Sample, reward: Reward) -> Sample:
+def _lean(sample: Sample, part: Part) -> Sample:
     """The sample as rewards see it: without media unless they are asked for, since pixels would travel to workers."""
-    media = sample.media if reward.needs_media else ()
+    media = sample.media if part.reward.sees_media(part.spec.options) else ()
     return dataclasses.replace(sample, media=media, columns=dict(sample.columns))
 
 

@@ -6,6 +6,7 @@ Shapes: H height, W width, 3 channels (red, green, blue).
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from typing import Literal
 
@@ -41,6 +42,21 @@ def fitted(picture_HW3: np.ndarray, *, longest: int) -> np.ndarray:
     height, width = picture_HW3.shape[:2]
     scale = min(1.0, longest / max(height, width))
     return resized(picture_HW3, width=max(1, round(width * scale)), height=max(1, round(height * scale)))
+
+
+def limited(picture_HW3: np.ndarray, *, max_pixels: int) -> np.ndarray:
+    """The picture made smaller in its proportions, if it is larger, to at most `max_pixels` (at least one a side).
+
+    >>> limited(np.zeros((300, 400, 3), np.uint8), max_pixels=30_000).shape
+    (150, 200, 3)
+    """
+    height, width = picture_HW3.shape[:2]
+    if height * width <= max_pixels:
+        return picture_HW3
+    scale = math.sqrt(max_pixels / (height * width))
+    # One side may be below a pixel: then the other has what is left of the budget.
+    new_height = min(max(1, int(height * scale)), max_pixels)
+    return resized(picture_HW3, width=max(1, min(int(width * scale), max_pixels // new_height)), height=new_height)
 
 
 def mean_difference(picture_HW3: np.ndarray, reference_HW3: np.ndarray) -> float:

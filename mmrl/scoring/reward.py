@@ -66,6 +66,11 @@ class Reward:
         """Whether it sends completions to a model server, its option `endpoint`."""
         return "endpoint" in inspect.signature(self.function).parameters
 
+    def sees_media(self, options: Mapping[str, Any]) -> bool:
+        """Whether it looks at `sample.media` under these options: as it declares, or to show them to its judge."""
+        endpoint = options.get("endpoint")
+        return self.needs_media or (isinstance(endpoint, Mapping) and endpoint.get("show_media") is True)
+
     def is_within_bounds(self, value: float) -> bool:
         """Whether a value lies inside `bounds`, up to float rounding."""
         low, high = self.bounds

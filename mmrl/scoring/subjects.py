@@ -26,6 +26,7 @@ from mmrl.scoring.sandbox.preflight import require_package, require_program, req
 from mmrl.scoring.svg import extract_svg, is_allowed
 
 Draws = Literal["svg", "html", "chart"]
+Shrink = Callable[[np.ndarray], np.ndarray]
 LONGEST_PX = 512
 """Longest side of pictures that encoders see; their own transforms make them smaller still."""
 
@@ -86,7 +87,7 @@ def row_picture(sample: Sample, *, place: int = 0) -> np.ndarray:
 
 def _picture(ref: MediaRef) -> np.ndarray:
     assert not isinstance(ref.source, FrameFiles), "frames are a clip's"
-    return fitted(open_image(ref.source), longest=LONGEST_PX)
+    return _small(open_image(ref.source))
 
 
 def words_of(sample: Sample, *, column: str | None = None) -> str:
@@ -173,25 +174,37 @@ def evenly(count: int, most: int) -> list[int]:
 
 def clip_frames(ref: MediaRef, *, most: int, reader: str = "pyav") -> list[np.ndarray]:
     """Frames of the part of a clip that its row shows, evenly. MediaError for a clip whose frames do not decode."""
+    return [frame for _, frame in timed_frames(ref, most=most, shrink=_small, reader=reader)]
+
+
+def _small(picture_HW3: np.ndarray) -> np.ndarray:
+    return fitted(picture_HW3, longest=LONGEST_PX)
+
+
+def timed_frames(ref: MediaRef, *, most: int, shrink: Shrink, reader: str = "pyav") -> list[tuple[float, np.ndarray]]:
+    """Frames as `clip_frames` takes them, with their seconds after the start of the part that is shown.
+
+    shrink: makes each smaller as it is decoded, so that one at a time is in memory at full size.
+    """
     source = ref.source
     assert not isinstance(source, PdfPage), "a page is a picture"
     if isinstance(source, np.ndarray):
-        return _taken(MemoryClip(source, fps=ref.source_fps), ref, most)
+        return _taken(MemoryClip(source, fps=ref.source_fps), ref, most, shrink)
     if isinstance(source, FrameFiles):
-        return _taken(FrameFilesClip(source, fps=ref.source_fps), ref, most)
+        return _taken(FrameFilesClip(source, fps=ref.source_fps), ref, most, shrink)
     from mmrl.data.file_bytes import as_path
 
     with as_path(source) as path, open_clip(path, reader=reader) as clip:
-        return _taken(clip, ref, most)
+        return _taken(clip, ref, most, shrink)
 
 
-def _taken(clip: Clip, ref: MediaRef, most: int) -> list[np.ndarray]:
+def _taken(clip: Clip, ref: MediaRef, most: int, shrink: Shrink) -> list[tuple[float, np.ndarray]]:
     from mmrl.data.opening import span_frames
 
     span = span_frames(clip.info, ref)
     wanted = [span[index] for index in evenly(len(span), most)]
-    found = {index: fitted(frame, longest=LONGEST_PX) for index, frame in clip.frames(wanted)}
+    found = {index: shrink(frame) for index, frame in clip.frames(wanted)}
     missing = [index for index in wanted if index not in found]
     if missing:
         raise MediaError(ref.source, f"{len(missing)} of {len(wanted)} frames do not decode, frame {missing[0]} first")
-    return [found[index] for index in wanted]
+    return [(clip.info.timestamps_s[index] - (ref.start_s or 0.0), found[index]) for index in wanted]

@@ -12,17 +12,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, get_args
 
 import httpx2
+import numpy as np
 
 from mmrl.errors import ConfigError, JudgeError, did_you_mean, one_line
 from mmrl.scoring.judge.answer_store import AnswerStore
+from mmrl.scoring.judge.material import (
+    Material,
+    PictureFormat,
+    as_key,
+    as_sent,
+    chat_content,
+    encoded,
+    pictures_of,
+)
 
 T = TypeVar("T")
 Q = TypeVar("Q", bound="Asking")
 _PASSING = frozenset((408, 409, 425, 429))  # and every 5xx: what asking again may mend
 _LONGEST_WAIT_S = 30.0
+_OF_PICTURES = ("max_pixels", "max_frames", "max_pictures", "picture_format")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +44,9 @@ class Endpoint:
     timeout_s: of one request. retries: after the first try. concurrency: requests under way together.
     temperature, max_tokens: of an answer. store: folder for answers that are remembered; None: none are.
     extra: further fields of the request body, such as `chat_template_kwargs`.
+    show_media: whether the judge sees the row's pictures and clips. max_pixels: width x height of a picture or frame,
+    max_frames: of a clip, evenly. max_pictures: pictures and frames of one row together; more are an error.
+    picture_format: png is exact, jpeg smaller. max_request_mb: of one request, in 10^6 bytes.
     """
 
     url: str
@@ -45,6 +59,12 @@ class Endpoint:
     max_tokens: int = 1024
     store: str | None = ".mmrl_cache/judge"
     extra: Mapping[str, Any] = field(default_factory=dict)
+    show_media: bool = False
+    max_pixels: int = 401_408
+    max_frames: int = 8
+    max_pictures: int = 16
+    picture_format: PictureFormat = "png"
+    max_request_mb: float = 32.0
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> Endpoint:
@@ -57,6 +77,8 @@ class Endpoint:
                 raise ConfigError(f"endpoint.{name} is {value!r}, not {problem}")
         if missing := [name for name in ("url", "model") if name not in options]:
             raise ConfigError(f"endpoint lacks the key {missing[0]!r}")
+        if "show_media" not in options and (idle := [name for name in _OF_PICTURES if name in options]):
+            raise ConfigError(f"endpoint.{idle[0]} does nothing without endpoint.show_media: true")
         return cls(**options)
 
     @property
@@ -78,7 +100,11 @@ def _problem(name: str, value: Any) -> str | None:
         return None if value is None or isinstance(value, str) else "a text or null"
     if name == "extra":
         return None if isinstance(value, Mapping) else "a mapping"
-    if name in ("retries", "concurrency", "max_tokens"):
+    if name == "show_media":
+        return None if isinstance(value, bool) else "true or false"
+    if name == "picture_format":
+        return None if value in get_args(PictureFormat) else f"one of {', '.join(get_args(PictureFormat))}"
+    if name in ("retries", "concurrency", "max_tokens", "max_pixels", "max_frames", "max_pictures"):
         least = 0 if name == "retries" else 1
         return None if isinstance(value, int) and value >= least else f"a whole number from {least} on"
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -101,7 +127,7 @@ class Asking(Protocol):
     """What an endpoint can be asked; equal ones are asked once."""
 
     def body(self, endpoint: Endpoint) -> dict[str, Any]:
-        """The request, but for the endpoint's own fields."""
+        """The request, but for the endpoint's own fields. Pictures stand in it as Picture."""
         ...
 
     def again(self) -> Self:
@@ -121,12 +147,12 @@ class Question:
     """
 
     system: str
-    user: str
+    user: Material
     top_logprobs: int = 0
     seed: int = 0
 
     def body(self, endpoint: Endpoint) -> dict[str, Any]:
-        asked = [{"role": "system", "content": self.system}, {"role": "user", "content": self.user}]
+        asked = [{"role": "system", "content": self.system}, {"role": "user", "content": chat_content(self.user)}]
         tokens = 1 if self.top_logprobs else endpoint.max_tokens
         body = {"messages": asked, "temperature": endpoint.temperature, "max_tokens": tokens, "seed": self.seed}
         return {**body, "logprobs": True, "top_logprobs": self.top_logprobs} if self.top_logprobs else body
@@ -182,6 +208,18 @@ class Judge:
                 f"the judge at {self.endpoint.url} has no model {self.endpoint.model!r}; it has {', '.join(names)}"
                 f"{did_you_mean(self.endpoint.model, names)}"
             )
+        if self.endpoint.show_media:
+            self._check_sight()
+
+    def _check_sight(self) -> None:
+        """ConfigError where the model takes no picture: it is shown a small one."""
+        grey = encoded(np.full((56, 56, 3), 128, np.uint8), self.endpoint.picture_format)
+        question = Question("Reply with one word.", ("Which colour is this?", grey))
+        with Judge(replace(self.endpoint, max_tokens=1, store=None)) as judge:
+            try:
+                judge._asked(question)
+            except JudgeError as error:
+                raise ConfigError(str(error)) from error
 
     def _verdict(self, question: Q, read: Callable[[Q, Answer], T]) -> T | JudgeError:
         problem = JudgeError("not asked")
@@ -206,20 +244,21 @@ class Judge:
         return Answer(record["text"], first_tokens, tuple(record.get("logprobs", ())))
 
     def _key(self, question: Asking) -> str:
-        return json.dumps([self.endpoint.url, self._body(question)], sort_keys=True)
+        return json.dumps([self.endpoint.url, self._body(question)], sort_keys=True, default=as_key)
 
     def _body(self, question: Asking) -> dict[str, Any]:
         return {"model": self.endpoint.model, **question.body(self.endpoint), **self.endpoint.extra}
 
     def _asked(self, question: Asking) -> Answer:
         """Ask until there is an answer, or asking again cannot help. Raises JudgeError."""
-        body, wait_s, reason = self._body(question), 0.5, ""
+        content, wait_s, reason = self._content(question), 0.5, ""
+        url = f"{self.endpoint.url.rstrip('/')}/chat/completions"
         for attempt in range(self.endpoint.retries + 1):
             if attempt:
                 time.sleep(min(wait_s, _LONGEST_WAIT_S))
                 wait_s *= 2
             try:
-                response = self._client.post(f"{self.endpoint.url.rstrip('/')}/chat/completions", json=body)
+                response = self._client.post(url, content=content, headers={"Content-Type": "application/json"})
             except httpx2.HTTPError as error:
                 reason = _words(error)
                 continue
@@ -227,9 +266,31 @@ class Judge:
                 return _answer(question, response)
             reason = f"status {response.status_code}: {one_line(response.text[:200])}"
             if response.status_code not in _PASSING and response.status_code < 500:
+                reason += self._refused_pictures(question)
                 break
             wait_s = max(wait_s, _retry_after(response))
         raise JudgeError(f"the judge at {self.endpoint.url} gave no answer: {reason}")
+
+    def _content(self, question: Asking) -> bytes:
+        """The request as it is sent. JudgeError where it is too large."""
+        content = json.dumps(self._body(question), default=as_sent).encode()
+        if len(content) > self.endpoint.max_request_mb * 1_000_000:
+            raise JudgeError(
+                f"the request has {len(content) / 1_000_000:.1f} MB, endpoint.max_request_mb is"
+                f" {self.endpoint.max_request_mb:g}: raise it, lower endpoint.max_pixels or max_frames, or take"
+                " picture_format: jpeg"
+            )
+        return content
+
+    def _refused_pictures(self, question: Asking) -> str:
+        """What may help where a request with pictures was refused."""
+        count = len(pictures_of(question.user)) if isinstance(question, Question) else 0
+        if not count:
+            return ""
+        return (
+            f"; pictures in the request: {count}. Does {self.endpoint.model} read pictures, and so many (vLLM:"
+            " --limit-mm-per-prompt)? Else lower endpoint.max_frames or max_pixels, or set endpoint.show_media: false"
+        )
 
 
 def _answer(question: Asking, response: httpx2.Response) -> Answer:

@@ -124,7 +124,7 @@ def test_the_mark_depends_on_all_that_is_said():
 
 
 def test_the_question_is_the_last_users_and_media_are_named():
-    assert question_of(SAMPLE) == "(a picture or clip)\nHow many cats?"
+    assert question_of(SAMPLE, Endpoint("http://x/v1", "m")) == "(a picture or clip)\nHow many cats?"
 
 
 def test_a_judge_that_fails_leaves_its_completion_alone_unscored():
