@@ -167,9 +167,13 @@ class PixelCache:
         opened = opener.open(*request.job)
         return _media_entry(request, _stored(request, opened))
 
+    def local(self, ref: MediaRef) -> MediaRef:
+        """A medium with every URL's file on this machine; itself where it has none. Raises MediaError."""
+        return fetched(ref, self.folder / DOWNLOADS, may_fetch=self.on_miss == "build")
+
     def request(self, job: OpenJob, video: VideoSection) -> Request:
         """Names of a medium's entry; reads the source only if its hash is not remembered. Raises MediaError."""
-        ref = fetched(job.ref, self.folder / DOWNLOADS, may_fetch=self.on_miss == "build")
+        ref = self.local(job.ref)
         job = OpenJob(ref, job[1], job[2])
         content = self.hashes.of_medium(ref)
         recipe = recipe_of(job, video)

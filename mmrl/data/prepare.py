@@ -7,7 +7,7 @@ rendered; what cannot be used is an error or a counted skip, as the data section
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mmrl.config.schema import BudgetClass, DataSection, RunConfig
 from mmrl.data.budgets_of import dataset_section, resolve_budget
@@ -24,7 +24,7 @@ from mmrl.scoring.geometry import answer_medium, to_model_space
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A sample ready for the engine: its answer in the model's space, its prompt with media.
+    """A sample ready for the engine: its answer in the model's space, its prompt with media, those on the web fetched.
 
     halvings: how often the pixel budget was halved for the prompt to fit (`data.too_long: shrink`).
     """
@@ -74,7 +74,7 @@ class Preparer:
     def _prepare_one(self, sample: Sample, media: Sequence[MediaEntry | MediaError]) -> Prepared | None:
         try:
             entries = _all_opened(sample, media)
-            return self._render(self._with_model_answer(sample, entries), entries)
+            return self._render(self._with_local_media(self._with_model_answer(sample, entries)), entries)
         except (MediaError, PromptTooLongError, DataError) as error:
             policy, kind = self._policy(error)
             if policy != "skip":
@@ -89,6 +89,11 @@ class Preparer:
         if isinstance(error, PromptTooLongError):
             return self.data.too_long, "too_long"
         return self.data.bad_row, "bad_row"
+
+    def _with_local_media(self, sample: Sample) -> Sample:
+        """For rewards, which open media in processes without this cache."""
+        local = tuple(map(self.cache.local, sample.media))
+        return sample if local == sample.media else replace(sample, media=local)
 
     def _with_model_answer(self, sample: Sample, media: Sequence[MediaEntry]) -> Sample:
         kind = self.geometry_kind(sample.task)

@@ -1,7 +1,10 @@
 """Rows to prompts: one look-up of all media, answers moved once, long prompts and bad media by policy."""
 
 import dataclasses
+import functools
 import json
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from PIL import Image
 
 from mmrl.config.schema import BudgetClass, RunConfig
 from mmrl.data.cache import PixelCache
+from mmrl.data.image import open_image
 from mmrl.data.prepare import Preparer, halve_to
 from mmrl.data.skipped import SkippedLog
 from mmrl.errors import ConfigError, DataError, MediaError, PromptTooLongError, TooManySkippedError
@@ -67,6 +71,20 @@ def test_all_media_are_opened_once_and_shared(tmp_path, processor):
     again = prepare.prepare(samples_of(tmp_path, rows))
     assert prepare.opener.opened == 2
     assert again[0].prompt.prompt_ids_T.equal(prepared[0].prompt.prompt_ids_T)
+
+
+def test_media_on_the_web_are_files_in_the_sample_that_rewards_see(tmp_path, processor):
+    rows = picture_rows(tmp_path, "a.png")
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        rows[0]["images"] = [f"http://127.0.0.1:{server.server_address[1]}/a.png"]
+        samples = samples_of(tmp_path, rows, data={"allow_urls": True})
+        [item] = preparer(tmp_path, processor, config()).prepare(samples)
+        server.shutdown()
+    with pytest.raises(MediaError, match="not fetched yet"):
+        open_image(samples[0].media[0].source)
+    assert np.array_equal(open_image(item.sample.media[0].source), open_image(tmp_path / "a.png"))
 
 
 @pytest.mark.parametrize(("side", "box"), [(4, [28, 28, 56, 84]), (2, [14, 14, 28, 42])])
