@@ -12,7 +12,8 @@ import numpy as np
 import shapely
 
 from mmrl.scoring.driving_metrics import CarlStep
-from mmrl.scoring.driving_scene import STEP_S, Drive, Motion, Scene, rectangles
+from mmrl.scoring.driving_motion import STEP_S, Motion, rectangles
+from mmrl.scoring.driving_scene import Drive, Scene
 from mmrl.scoring.listings import Point
 
 STICKY_TICKS, PATIENCE_TICKS = 500, 30

@@ -10,7 +10,8 @@ from mmrl.data.sample import Sample
 from mmrl.errors import RewardError, did_you_mean, type_words
 from mmrl.scoring.carl import LAST_ROUTE, Tick
 from mmrl.scoring.driving_metrics import VehicleState
-from mmrl.scoring.driving_scene import COMFORT, LATERAL_M
+from mmrl.scoring.driving_motion import COMFORT
+from mmrl.scoring.driving_scene import LATERAL_M
 from mmrl.scoring.gold import bad_column
 from mmrl.scoring.literals import as_number
 

@@ -15,6 +15,7 @@ from mmrl.errors import ConfigError, RewardError
 from mmrl.scoring import driving_metrics as dm
 from mmrl.scoring import driving_scene as ds
 from mmrl.scoring import trajectories as tr
+from mmrl.scoring.driving_motion import Motion, rectangles
 from mmrl.scoring.driving_rows import pdm_of, read_waypoints, scene_of
 from mmrl.scoring.reward import check_machine, resolve_reward
 
@@ -187,12 +188,12 @@ def test_frechet_is_symmetric_and_never_below_hausdorff(a, b):
 
 
 def test_a_car_in_its_footprint():
-    [car] = ds.rectangles(np.array([[1.0, 2.0, math.pi / 2]]), (4, 2))
+    [car] = rectangles(np.array([[1.0, 2.0, math.pi / 2]]), (4, 2))
     assert shapely.bounds(car).tolist() == pytest.approx([0, 0, 2, 4])
 
 
 def test_motion_along_a_straight_line():
-    motion = ds.Motion(STRAIGHT, dt=0.5, speed=10)
+    motion = Motion(STRAIGHT, dt=0.5, speed=10)
     assert len(motion.time_S) == 41
     assert motion.speed_S == pytest.approx(np.full(41, 10.0))
     assert motion.heading_S == pytest.approx(np.zeros(41)) and motion.is_comfortable()
@@ -201,14 +202,14 @@ def test_motion_along_a_straight_line():
 def test_a_bend_has_its_yaw_rate_and_lateral_acceleration():
     radius, speed = 20.0, 8.0
     turned = [speed * 0.5 * k / radius for k in range(1, 9)]
-    motion = ds.Motion([(radius * math.sin(a), radius * (1 - math.cos(a))) for a in turned], dt=0.5, speed=speed)
+    motion = Motion([(radius * math.sin(a), radius * (1 - math.cos(a))) for a in turned], dt=0.5, speed=speed)
     middle = slice(10, 30)
     assert motion.dynamics["yaw_rate"][middle] == pytest.approx(speed / radius, abs=0.01)
     assert motion.dynamics["across"][middle] == pytest.approx(speed**2 / radius, abs=0.1)
 
 
 def test_a_car_that_stands_keeps_its_heading():
-    motion = ds.Motion([(0.0, 0.0)] * 4, dt=0.5, speed=0.0)
+    motion = Motion([(0.0, 0.0)] * 4, dt=0.5, speed=0.0)
     assert motion.heading_S.tolist() == [0] * 21
 
 
