@@ -16,13 +16,12 @@ from mmrl.scoring.gold import bad_column
 from mmrl.scoring.literals import as_number
 
 ENDINGS = (
-    *("collision", "red_light", "stop_sign", "blocked", "route_deviation", "timeout", "off_road"),
-    "route_finished",
-)
+    "collision", "red_light", "stop_sign", "blocked", "route_deviation", "timeout", "off_road", "route_finished",
+)  # fmt: skip
 _STEP_KEYS = (
-    *("route_completion", "speed", "speed_limit", "outside_lanes", "ttc_violated", "lane_offset", "in_junction"),
-    *("dynamics", "ended_by"),
-)
+    "route_completion", "speed", "speed_limit", "outside_lanes", "ttc_violated", "lane_offset", "in_junction",
+    "dynamics", "ended_by",
+)  # fmt: skip
 _STATE_KEYS = ("speed_kmh", "offset_m", "angle_deg", "failed")
 
 

@@ -204,10 +204,8 @@ def _outcomes(code: str, calls: Sequence[Any], settings: RunSettings, *, left: f
     for line in lines[: len(calls)]:
         try:
             outcomes.append(json.loads(line))
-        except (
-            ValueError,
-            RecursionError,
-        ):  # the program can write anything here; ValueError: too long an integer, too
+        # The program can write anything here: no JSON, lists too deep, an integer of more digits than Python reads.
+        except (ValueError, RecursionError):
             break
     return [o for o in outcomes if isinstance(o, dict)]
 

@@ -185,8 +185,10 @@ class Pool:
         self._changed = asyncio.Event()
 
     def _told(self) -> str:
-        told = (f"{server.url} {server.state}" + f" ({server.reason})" * bool(server.reason) for server in self.servers)
-        return "; ".join(told)
+        return "; ".join(
+            f"{server.url} {server.state} ({server.reason})" if server.reason else f"{server.url} {server.state}"
+            for server in self.servers
+        )
 
 
 def _has_room(server: Server, work: Work) -> bool:

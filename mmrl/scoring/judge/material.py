@@ -60,9 +60,12 @@ def joined(parts: Iterable[str | Picture]) -> Material:
             merged[-1] += part
         else:
             merged.append(part)
-    return (
-        "".join(part for part in merged if isinstance(part, str)) if not pictures_of(tuple(merged)) else tuple(merged)
-    )
+    match merged:
+        case []:
+            return ""
+        case [str(text)]:
+            return text
+    return tuple(merged)
 
 
 def chat_content(material: Material) -> str | list[dict[str, Any]]:
