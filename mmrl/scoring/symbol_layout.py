@@ -73,35 +73,8 @@ def holds(found: Layout, wanted: Layout) -> bool:
     found, wanted = _characters(found), _characters(wanted)
     if not wanted or len(wanted) > len(found):
         return False
-    tries = itertools.count()
-    beside, places = _neighbours(wanted), _neighbours(found)
-    texts = [symbol.text for symbol in found]
-
-    def grown(partners: dict[int, int], first: int, partner: int) -> dict[int, int] | None:
-        """With all that follows from one more partner by neighbours; None where that cannot be."""
-        more, taken, todo = dict(partners), set(partners.values()), [(first, partner)]
-        while todo:
-            this, other = todo.pop()
-            if other < 0 or more.get(this, other) != other or texts[other] != wanted[this].text:
-                return None
-            if this not in more:
-                if other in taken:
-                    return None
-                more[this] = other
-                taken.add(other)
-                todo += [(n, places[other][d]) for d, n in enumerate(beside[this]) if n >= 0]
-        return more
-
-    def choices(partners: dict[int, int]) -> Iterator[dict[int, int]]:
-        this = next(i for i in range(len(wanted)) if i not in partners)
-        for other, text in enumerate(texts):
-            if text == wanted[this].text:
-                if next(tries) >= _MOST_TRIES:
-                    return
-                if (more := grown(partners, this, other)) is not None:
-                    yield more
-
-    open_choices = [choices({})]
+    search = _Partners(found, wanted)
+    open_choices = [search.choices({})]
     while open_choices:
         partners = next(open_choices[-1], None)
         if partners is None:
@@ -109,8 +82,42 @@ def holds(found: Layout, wanted: Layout) -> bool:
         elif len(partners) == len(wanted):
             return True
         else:
-            open_choices.append(choices(partners))
+            open_choices.append(search.choices(partners))
     return False
+
+
+class _Partners:
+    """Which character of `found` each of `wanted` may have as its partner: a search that gives up after _MOST_TRIES."""
+
+    def __init__(self, found: Layout, wanted: Layout) -> None:
+        self._wanted, self._texts = [s.text for s in wanted], [s.text for s in found]
+        self._beside, self._places = _neighbours(wanted), _neighbours(found)
+        self._tries = itertools.count()
+
+    def choices(self, partners: dict[int, int]) -> Iterator[dict[int, int]]:
+        """The partners with one more for the first character that has none, and all that follows from it."""
+        this = next(i for i in range(len(self._wanted)) if i not in partners)
+        for other, text in enumerate(self._texts):
+            if text == self._wanted[this]:
+                if next(self._tries) >= _MOST_TRIES:
+                    return
+                if (more := self._grown(partners, this, other)) is not None:
+                    yield more
+
+    def _grown(self, partners: dict[int, int], first: int, partner: int) -> dict[int, int] | None:
+        """With all that follows from one more partner by neighbours; None where that cannot be."""
+        more, taken, todo = dict(partners), set(partners.values()), [(first, partner)]
+        while todo:
+            this, other = todo.pop()
+            if other < 0 or more.get(this, other) != other or self._texts[other] != self._wanted[this]:
+                return None
+            if this not in more:
+                if other in taken:
+                    return None
+                more[this] = other
+                taken.add(other)
+                todo += [(n, self._places[other][d]) for d, n in enumerate(self._beside[this]) if n >= 0]
+        return more
 
 
 def _visible(layout: Layout) -> Layout:
