@@ -75,9 +75,16 @@ def gold_integers(sample: Sample) -> tuple[int, ...]:
     return values
 
 
+def _only_span(answer: Any) -> Any:
+    return answer["spans"] if isinstance(answer, dict) and answer.keys() == {"answer", "spans"} else answer
+
+
 def gold_geometry(sample: Sample, *, kind: GeometryKind) -> tuple[float, ...]:
-    """The answer as a box with positive area, a point, or a span of positive length."""
-    answer, count = sample.answer, 4 if kind == "box" else 2
+    """The answer as a box with positive area, a point, or a span of positive length.
+
+    Of `{"answer": "B", "spans": [[2, 5.5]]}` the time is its one span.
+    """
+    answer, count = _only_span(sample.answer) if kind == "time" else sample.answer, 4 if kind == "box" else 2
     if isinstance(answer, str):
         values = parse_geometry(extract_prediction(answer) or "", kind=kind)
     else:

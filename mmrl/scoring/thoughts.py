@@ -53,6 +53,16 @@ def told_times(text: str) -> tuple[float, ...]:
     return tuple(float(moment) for moment in _TIME.findall(text))
 
 
+def told_boxes(text: str) -> tuple[Box, ...]:
+    """The boxes in `<box>..</box>` that can be read, in order.
+
+    >>> told_boxes("<box>[0, 0, 10, 8]</box> and <box>here</box>")
+    ((0.0, 0.0, 10.0, 8.0),)
+    """
+    read = (parse_values(box, count=4) for box in _BOX.findall(text))
+    return tuple((b[0], b[1], b[2], b[3]) for b in read if b is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A thought's claim that a thing is in these boxes at this time."""
@@ -76,11 +86,7 @@ def claims(text: str) -> tuple[Claim, ...]:
     >>> claims("<obj>car</obj><box>[0, 0, 10, 8]</box>at<t>6.4</t>s")
     (Claim(name='car', boxes=((0.0, 0.0, 10.0, 8.0),), time=6.4),)
     """
-    found = []
-    for name, boxes, time in _CLAIM.findall(text):
-        read = [parse_values(box, count=4) for box in _BOX.findall(boxes)]
-        found.append(Claim(name, tuple((b[0], b[1], b[2], b[3]) for b in read if b is not None), float(time)))
-    return tuple(found)
+    return tuple(Claim(name, told_boxes(boxes), float(time)) for name, boxes, time in _CLAIM.findall(text))
 
 
 def read_key_frames(value: Any) -> tuple[KeyFrame, ...] | None:

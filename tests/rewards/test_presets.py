@@ -100,6 +100,9 @@ def test_visioncoach_scores_the_answer_and_the_evidence_of_one_row():
     assert total("grounding", "visioncoach_spatio_temporal", answer, completion) == 1 + 0.5 + 1
 
 
+MOMENT = {"answer": "B", "spans": [[10, 18]]}
+LOOKS = "<think><t>12</t>s, <t>30</t>s</think>"
+ANSWERS = "<answer>From <t>12</t>s to <t>20</t>s.\nCorrect Option: {}</answer>"
 FRAMES = [{"time": t, "objects": {"cup": [[0, 0, 10, 10]]}} for t in (6, 12)]
 
 
@@ -115,7 +118,16 @@ FRAMES = [{"time": t, "objects": {"cup": [[0, 0, 10, 10]]}} for t in (6, 12)]
             "<think><t>12</t>s, <t>30</t>s</think><answer><t>12</t>s to <t>20</t>s</answer>",
             0.6 + 0.5 + 1,
         ),
-        ("visual QA", [0, 0, 10, 10], tag("<obj>cup</obj><box>[0, 0, 10, 5]</box>"), 0.5 + 1),
+        ("temporal QA (MCQ)", MOMENT, LOOKS + ANSWERS.format("B"), 1 + 0.6 + 0.5 + 1),
+        ("temporal QA (MCQ)", MOMENT, LOOKS + ANSWERS.format("C"), 0.6 + 0.5 + 1),
+        ("temporal QA (MCQ)", MOMENT, tag("B"), 0.5),
+        ("visual QA", [0, 0, 10, 10], tag("<obj>cup</obj><box>[0, 0, 10, 5]</box>"), 0.5 + 0 + 1),
+        (
+            "visual QA",
+            [0, 0, 10, 10],
+            "<think><obj>cup</obj><box>[0, 0, 10, 8]</box></think><answer><box>[0, 0, 10, 5]</box></answer>",
+            0.5 + 0.8 + 1,
+        ),
         (
             "temporal-spatial free-form QA",
             {"answer": "a cup", "frames": FRAMES},
