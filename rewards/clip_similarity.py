@@ -20,8 +20,8 @@ import numpy as np
 
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.encoders import check_encoder, encoder_of
-from mmrl.scoring.judge.votes import each
 from mmrl.scoring.similarities import Scale, scaled, worst
 from mmrl.scoring.subjects import Draws, drawn_picture, require_renderer, row_picture, spoken, words_of
 

@@ -25,9 +25,9 @@ import numpy as np
 from mmrl.config.encoder_section import EncoderSection, read_encoder
 from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError, MediaError, RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.demonstrations import Step, combined, in_order, learn_steps, step_rewards
 from mmrl.scoring.encoders import Encoder, check_encoder, encoder_of
-from mmrl.scoring.judge.votes import each
 from mmrl.scoring.subjects import Footage, path_frames
 
 BOUNDS = (0.0, 1.0)

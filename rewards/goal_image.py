@@ -15,8 +15,8 @@ from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.encoders import check_encoder, encoder_of
-from mmrl.scoring.judge.votes import each
 from mmrl.scoring.similarities import nearness
 from mmrl.scoring.subjects import Footage, row_picture
 

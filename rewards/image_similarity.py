@@ -19,9 +19,9 @@ import numpy as np
 
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.encoders import Encoder, check_encoder, encoder_of
-from mmrl.scoring.judge.votes import each
-from mmrl.scoring.pictures import resized
+from mmrl.scoring.pictures import stretched
 from mmrl.scoring.references import reference_picture
 from mmrl.scoring.similarities import layer_cosine, scaled, worst
 from mmrl.scoring.subjects import LONGEST_PX, Draws, drawn_picture, renderer, require_renderer
@@ -78,9 +78,5 @@ def _layer_cosines(frozen: Encoder, pairs: Sequence[Pair]) -> Iterator[float]:
     together = max(1, frozen.section.batch_size // 2)
     for start in range(0, len(pairs), together):
         part = pairs[start : start + together]
-        maps = frozen.layers([p for drawn, wanted in part for p in (_stretched(drawn, wanted), wanted)])
+        maps = frozen.layers([p for drawn, wanted in part for p in (stretched(drawn, like=wanted), wanted)])
         yield from (layer_cosine(*both) for both in zip(maps[::2], maps[1::2], strict=True))
-
-
-def _stretched(drawn: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    return resized(drawn, width=reference.shape[1], height=reference.shape[0])

@@ -15,10 +15,11 @@ from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.errors import JudgeError, RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.gold import gold_texts
 from mmrl.scoring.judge.endpoint import judge_of, preflight  # noqa: F401 - preflight is this reward's own
 from mmrl.scoring.judge.prompts import Asked, ask_about, question_of
-from mmrl.scoring.judge.votes import ask_each, each, said
+from mmrl.scoring.judge.votes import ask_each, said
 
 BOUNDS = (0.0, 1.0)
 
@@ -42,7 +43,6 @@ def score_batch(
         f" score each dimension from 1 to 10. Dimensions: {', '.join(names)}."
     )
     form = "{" + ", ".join(f'"{name}": 5' for name in names) + "}"
-
     judge = judge_of(endpoint)
 
     def questions(completion: str, sample: Sample) -> list[Asked]:

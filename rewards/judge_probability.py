@@ -15,10 +15,11 @@ from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.errors import JudgeError, RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.gold import gold_texts
 from mmrl.scoring.judge.endpoint import Answer, Question, judge_of, preflight  # noqa: F401 - preflight is its own
 from mmrl.scoring.judge.prompts import material_block, picture_rule, question_of
-from mmrl.scoring.judge.votes import each, said
+from mmrl.scoring.judge.votes import said
 
 BOUNDS = (0.0, 1.0)
 _TOP = 20  # what the OpenAI interface gives at most
@@ -32,7 +33,6 @@ def score_batch(
     completions: Sequence[str], samples: Sequence[Sample], *, endpoint: dict[str, Any]
 ) -> list[float | JudgeError | RewardError]:
     """A probability per completion."""
-
     judge = judge_of(endpoint)
 
     def question(completion: str, sample: Sample) -> Question:

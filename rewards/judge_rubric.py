@@ -18,12 +18,13 @@ from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError, JudgeError, RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.judge.endpoint import judge_of
 from mmrl.scoring.judge.endpoint import preflight as check_endpoint
 from mmrl.scoring.judge.material import Material
 from mmrl.scoring.judge.prompts import Asked, ask_about, question_of
 from mmrl.scoring.judge.rubric import Criterion, read_criteria, rubric_score
-from mmrl.scoring.judge.votes import ask_each, each, said
+from mmrl.scoring.judge.votes import ask_each, said
 
 BOUNDS = (0.0, 1.0)
 
@@ -48,7 +49,6 @@ def score_batch(
     saturation: float = 1.0,
 ) -> list[dict[str, float] | JudgeError | RewardError]:
     """`rubric`: the criteria of every row; None: each row's own. Returns the share of criteria that are met too."""
-
     judge = judge_of(endpoint)
 
     def questions(completion: str, sample: Sample) -> list[Asked]:

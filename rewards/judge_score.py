@@ -15,10 +15,11 @@ from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.errors import JudgeError, RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.gold import gold_texts
 from mmrl.scoring.judge.endpoint import judge_of, preflight  # noqa: F401 - preflight is this reward's own
 from mmrl.scoring.judge.prompts import Asked, ask_about, question_of
-from mmrl.scoring.judge.votes import ask_all, each, said
+from mmrl.scoring.judge.votes import ask_all, said
 
 BOUNDS = (0.0, 1.0)
 
@@ -38,7 +39,6 @@ def score_batch(
 ) -> list[float | JudgeError | RewardError]:
     """`criteria`: what is judged. `reference`: whether the judge sees the dataset's answer. `votes`: questions each."""
     task = f"Rate a response by {criteria}. {low:g} is worthless, {high:g} is perfect."
-
     judge = judge_of(endpoint)
 
     def questions(completion: str, sample: Sample) -> list[Asked]:

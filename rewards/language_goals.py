@@ -20,8 +20,8 @@ import numpy as np
 
 from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError, RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.encoders import check_encoder, encoder_of, unit
-from mmrl.scoring.judge.votes import each
 from mmrl.scoring.similarities import GoalForm, goal_score
 from mmrl.scoring.subjects import Footage
 

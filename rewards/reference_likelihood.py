@@ -19,10 +19,10 @@ from typing import Any, Literal
 
 from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError, JudgeError, RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.gold import bad_answer, gold_text
 from mmrl.scoring.judge import endpoint as judges
 from mmrl.scoring.judge.likelihood import MARK, Continuation, conversation, improvement, probability, thought_of
-from mmrl.scoring.judge.votes import each
 
 BOUNDS = (0.0, 1.0)
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.encoders import Encoder, check_encoder, encoder_of
-from mmrl.scoring.judge.votes import each
 from mmrl.scoring.references import reference_picture
 from mmrl.scoring.similarities import scaled, sgp_mix
 from mmrl.scoring.subjects import LONGEST_PX, drawn_code, drawn_picture, require_renderer, words_of

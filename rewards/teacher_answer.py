@@ -17,9 +17,10 @@ from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.errors import JudgeError, RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.judge.endpoint import judge_of, preflight  # noqa: F401 - preflight is this reward's own
 from mmrl.scoring.judge.prompts import Asked, ask_about, question_of
-from mmrl.scoring.judge.votes import ask_each, each
+from mmrl.scoring.judge.votes import ask_each
 from mmrl.scoring.parse import AnswerFormat, extract_prediction, parse_number
 
 BOUNDS = (0.0, 1.0)

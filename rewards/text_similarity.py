@@ -16,9 +16,9 @@ from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.encoders import check_encoder, encoder_of
 from mmrl.scoring.gold import gold_texts
-from mmrl.scoring.judge.votes import each
 from mmrl.scoring.parse import AnswerFormat, extract_prediction
 
 BOUNDS = (0.0, 1.0)

@@ -26,7 +26,7 @@ from mmrl.errors import ConfigError, RewardError
 from mmrl.scoring.encoders import check_encoder, encoder_of
 from mmrl.scoring.gold import bad_answer
 from mmrl.scoring.parse import AnswerFormat, extract_prediction
-from mmrl.scoring.pictures import mean_difference, resized
+from mmrl.scoring.pictures import mean_difference, stretched
 from mmrl.scoring.robot_output import action_distance, rollout_distance
 from mmrl.scoring.similarities import layer_cosine
 from mmrl.scoring.subjects import Footage, row_picture
@@ -104,6 +104,6 @@ def _feature_distances(
     if perceptual == "embedding":
         cosine_T = (frozen.pictures(shown) * frozen.pictures(wanted)).sum(axis=-1)
         return (1.0 - cosine_T).tolist()
-    fitted = [resized(a, width=b.shape[1], height=b.shape[0]) for a, b in zip(shown, wanted, strict=True)]
+    fitted = [stretched(a, like=b) for a, b in zip(shown, wanted, strict=True)]
     pairs = zip(frozen.layers(fitted), frozen.layers(wanted), strict=True)
     return [2.0 * (1.0 - layer_cosine(*pair)) for pair in pairs]

@@ -24,11 +24,11 @@ import numpy as np
 
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError
+from mmrl.scoring.batch import each
 from mmrl.scoring.driving_metrics import VehicleState, VlmRlLimits, vlm_rl_reward
 from mmrl.scoring.driving_rows import interval
 from mmrl.scoring.encoders import check_encoder, encoder_of
 from mmrl.scoring.episodes import vehicle_states
-from mmrl.scoring.judge.votes import each
 from mmrl.scoring.subjects import Footage
 
 BOUNDS = (None, 1.0)

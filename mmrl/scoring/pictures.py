@@ -37,6 +37,12 @@ def resized(picture_HW3: np.ndarray, *, width: int, height: int) -> np.ndarray:
     return np.asarray(Image.fromarray(picture_HW3).resize((width, height), Image.Resampling.BICUBIC))
 
 
+def stretched(picture_HW3: np.ndarray, *, like: np.ndarray) -> np.ndarray:
+    """The picture at the size of another one; itself where it has that size."""
+    height, width = like.shape[:2]
+    return picture_HW3 if picture_HW3.shape[:2] == (height, width) else resized(picture_HW3, width=width, height=height)
+
+
 def fitted(picture_HW3: np.ndarray, *, longest: int) -> np.ndarray:
     """The picture made smaller, if it is larger, so that its longest side is `longest`."""
     height, width = picture_HW3.shape[:2]
@@ -66,10 +72,7 @@ def mean_difference(picture_HW3: np.ndarray, reference_HW3: np.ndarray) -> float
     >>> round(mean_difference(grey, white), 6)
     0.2
     """
-    height, width = reference_HW3.shape[:2]
-    if picture_HW3.shape[:2] != (height, width):
-        picture_HW3 = resized(picture_HW3, width=width, height=height)
-    return float(np.abs(picture_HW3.astype(np.float64) - reference_HW3).mean() / 255.0)
+    return float(np.abs(stretched(picture_HW3, like=reference_HW3).astype(np.float64) - reference_HW3).mean() / 255.0)
 
 
 def similarity(picture_HW3: np.ndarray, reference_HW3: np.ndarray, *, measure: Measure = "mse") -> float:
@@ -83,10 +86,8 @@ def similarity(picture_HW3: np.ndarray, reference_HW3: np.ndarray, *, measure: M
     >>> similarity(checks, checks), similarity(np.full_like(checks, 255), checks), similarity(255 - checks, checks)
     (1.0, 0.0, 0.0)
     """
-    height, width = reference_HW3.shape[:2]
-    if picture_HW3.shape[:2] != (height, width):
-        picture_HW3 = resized(picture_HW3, width=width, height=height)
-    found, wanted = picture_HW3.astype(np.float64), reference_HW3.astype(np.float64)
+    found = stretched(picture_HW3, like=reference_HW3).astype(np.float64)
+    wanted = reference_HW3.astype(np.float64)
     even = np.broadcast_to(wanted.mean(axis=(0, 1)), wanted.shape)
     if measure == "mse":
         least, got = -np.square(even - wanted).mean(), -np.square(found - wanted).mean()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from mmrl.data.sample import Sample
 from mmrl.errors import JudgeError, RewardError
 from mmrl.scoring.judge.endpoint import Judge
 from mmrl.scoring.judge.prompts import Asked
@@ -17,19 +16,6 @@ T = TypeVar("T")
 def said(completion: str) -> str:
     """What a completion says after its thought; nothing where the thought never ends."""
     return extract_prediction(completion, answer="plain") or ""
-
-
-def each(
-    build: Callable[[str, Sample], T], completions: Sequence[str], samples: Sequence[Sample]
-) -> list[T | RewardError]:
-    """`build` of every completion and its sample; the error in place of one whose row cannot be used."""
-    built: list[T | RewardError] = []
-    for completion, sample in zip(completions, samples, strict=True):
-        try:
-            built.append(build(completion, sample))
-        except RewardError as error:
-            built.append(error)
-    return built
 
 
 def ask_all(
