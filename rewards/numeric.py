@@ -38,10 +38,10 @@ def score(
     `percent`: whether `5%` means 0.05 or 5, in answer and completion alike.
     """
     gold = gold_number(sample, percent=percent)
+    own = _tolerance(sample, tolerance_column) if tolerance_column else None
     prediction = parse_number(extract_prediction(completion, answer=answer) or "", percent=percent)
     if prediction is None:
         return 0.0
-    own = _tolerance(sample, tolerance_column) if tolerance_column else None
     if own is not None:
         abs_tol, rel_tol, decimals = own if gold == 0 else 0.0, own, None
     if decimals is not None:

@@ -20,6 +20,8 @@ from mmrl.scoring.parse import AnswerFormat, extract_prediction
 
 BOUNDS = (0.0, 1.0)
 
+_MOST_DIGITS = 100
+
 
 def score(
     completion: str,
@@ -50,7 +52,12 @@ def _things(text: str) -> list[str]:
 
 
 def _integers(text: str) -> list[str]:
-    return [str(int(number)) for number in re.findall(r"-?\d+", text)]
+    return [_plain(number) for number in re.findall(r"-?\d+", text)]
+
+
+def _plain(number: str) -> str:
+    """Without leading zeros; one of more digits than Python converts stays as it is written."""
+    return str(int(number)) if len(number) <= _MOST_DIGITS else number
 
 
 def _places(prediction: list[str], gold: list[str]) -> float:

@@ -55,7 +55,7 @@ def score(
 
 def _map_weight(sample: Sample) -> float:
     difficulty = sample.columns.get("difficulty")
-    if difficulty not in _WEIGHTS:
+    if not isinstance(difficulty, str) or difficulty not in _WEIGHTS:
         known = ", ".join(_WEIGHTS)
         raise RewardError(f"{sample.where}: the column 'difficulty' is {difficulty!r}; it must be one of {known}")
     return _WEIGHTS[difficulty]

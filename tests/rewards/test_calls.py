@@ -23,3 +23,9 @@ def test_a_bad_answer_is_an_error_that_names_the_sample_never_a_score(reward, an
 def test_math_works_outside_the_main_thread():  # fault 69
     with ThreadPoolExecutor(1) as threads:
         assert threads.submit(value, "math", "1/2", "0.5").result() == 1
+
+
+def test_a_number_longer_than_python_converts_is_a_wrong_order_not_an_error():
+    order = resolve_function("order", kind="rewards", default="score")
+    assert order("9" * 5000, answered("2,1,3"), official=True) == 0
+    assert order("02 1 3", answered("2,1,3"), official=True) == 1
