@@ -44,15 +44,7 @@ def score(
         raise RewardError(f"{sample.where}: gold.pages is empty; name at least one page")
     searches = _entry(sample, trajectory, "trajectory", "searches", _LIST)
     selections = _entry(sample, trajectory, "trajectory", "selections", _LIST)
-    if not all(isinstance(search, _LIST) for search in searches):
-        raise RewardError(f"{sample.where}: trajectory.searches must be a list of lists of pages, one list a search")
-    if not all(isinstance(s, dict) and isinstance(s.get("retrieved"), _LIST) and "chosen" in s for s in selections):
-        raise RewardError(
-            f"{sample.where}: trajectory.selections must be mappings of `retrieved`, a list, and `chosen`"
-        )
-    for name, source, key in (("trajectory", trajectory, "crops"), ("gold", gold, "boxes")):
-        if not _are_boxes_by_page(source.get(key, {})):
-            raise RewardError(f"{sample.where}: {name}.{key} must map pages to lists of boxes of four numbers")
+    _check(sample, trajectory, gold)
     verdict = _verdict(sample, judge_column)
     if not all(f"<{tag}>" in completion and f"</{tag}>" in completion for tag in _TAGS):
         return 0.0
@@ -91,6 +83,23 @@ def _region(page: str, trajectory: Mapping[str, Any], gold: Mapping[str, Any]) -
         return float(not cropped and not wanted)
     found = sum(max(box_iou(tuple(crop), tuple(box)) for crop in cropped) >= 0.5 for box in wanted)
     return 2 * found / (len(cropped) + len(wanted))
+
+
+def _check(sample: Sample, trajectory: Mapping[str, Any], gold: Mapping[str, Any]) -> None:
+    """RewardError for searches, selections, crops and boxes that hold something else than they must."""
+    if not all(isinstance(search, _LIST) for search in trajectory["searches"]):
+        raise RewardError(f"{sample.where}: trajectory.searches must be a list of lists of pages, one list a search")
+    if not all(map(_is_selection, trajectory["selections"])):
+        raise RewardError(
+            f"{sample.where}: trajectory.selections must be mappings of `retrieved`, a list, and `chosen`"
+        )
+    for name, source, key in (("trajectory", trajectory, "crops"), ("gold", gold, "boxes")):
+        if not _are_boxes_by_page(source.get(key, {})):
+            raise RewardError(f"{sample.where}: {name}.{key} must map pages to lists of boxes of four numbers")
+
+
+def _is_selection(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("retrieved"), _LIST) and "chosen" in value
 
 
 def _are_boxes_by_page(value: Any) -> bool:

@@ -76,19 +76,20 @@ def score_batch(
 
     drawings = each(drawing, completions, samples)
     done = [d for d in drawings if isinstance(d, _Drawing)]
+    weights = {"length": w_length, "text": w_text, "image": w_image}
     text_cosines = _text_cosines(clip, [d for d in done if d.words is not None])
     image_cosines = _image_cosines(dino, [d for d in done if d.reference is not None])
 
     def result(found: _Drawing | None) -> dict[str, float]:
         if found is None:
             return {"reward": 0.0, "renders": 0.0}
-        terms = {"length": (w_length, found.length)}
+        parts = {"length": found.length}
         if found.words is not None:
-            terms["text"] = (w_text, scaled(next(text_cosines), "half"))
+            parts["text"] = scaled(next(text_cosines), "half")
         if found.reference is not None:
-            terms["image"] = (w_image, scaled(next(image_cosines), "half"))
-        parts = {name: value for name, (_, value) in terms.items()}
-        return {"reward": max(0.0, sgp_mix(terms.values())), "renders": 1.0, **parts}
+            parts["image"] = scaled(next(image_cosines), "half")
+        terms = [(weights[name], value) for name, value in parts.items()]
+        return {"reward": max(0.0, sgp_mix(terms)), "renders": 1.0, **parts}
 
     return [d if isinstance(d, RewardError) else result(d) for d in drawings]
 

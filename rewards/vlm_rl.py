@@ -74,12 +74,7 @@ def score_batch(
     def episode(_: str, sample: Sample) -> Episode:
         still = max(1, math.ceil(STILL_S / interval(sample)))
         bounds = {"most_kmh": most_kmh, "most_offset_m": most_offset_m, "most_still": still, "history": history}
-        states = vehicle_states(sample, "states", **bounds)
-        count = len(sample.columns["states"])
-        frames = Footage(frames_column, most=count).frames(sample)
-        if len(frames) < count:
-            raise RewardError(f"{sample.where}: {count} states need as many frames; there are {len(frames)}")
-        return states, frames[: len(states)]
+        return _with_frames(vehicle_states(sample, "states", **bounds), sample, frames_column)
 
     found = each(episode, completions, samples)
     vectors = iter(frozen.pictures([p for e in found if isinstance(e, tuple) for p in e[1]]))
@@ -90,12 +85,16 @@ def score_batch(
             vlm_rl_reward(cos_negative=float(x_D @ bad_D), cos_positive=float(x_D @ good_D), state=state, limits=limits)
             for x_D, state in zip(seen, states, strict=True)
         ]
-        mean = math.fsum(rewards) / len(rewards)
-        return {
-            "reward": mean,
-            "last": rewards[-1],
-            "states": float(len(states)),
-            "failed": float(states[-1].failed),
-        }
+        logged = {"last": rewards[-1], "states": float(len(states)), "failed": float(states[-1].failed)}
+        return {"reward": math.fsum(rewards) / len(rewards), **logged}
 
     return [e if isinstance(e, RewardError) else result(e[0]) for e in found]
+
+
+def _with_frames(states: list[VehicleState], sample: Sample, column: str | None) -> Episode:
+    """The states up to the one that fails with their frames, one for every state of the row."""
+    count = len(sample.columns["states"])
+    frames = Footage(column, most=count).frames(sample)
+    if len(frames) < count:
+        raise RewardError(f"{sample.where}: {count} states need as many frames; there are {len(frames)}")
+    return states, frames[: len(states)]
