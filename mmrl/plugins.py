@@ -47,7 +47,7 @@ def shipped_names(kind: str) -> tuple[str, ...]:
 def load_module(path: Path) -> ModuleType:
     """Import one file by path, under a name that can collide with nothing. Cached by path.
 
-    Raises PluginError, with the line of the file, for a syntax error and for whatever the file raises.
+    Raises PluginError, with the line of the file, for a syntax error and for whatever the file raises, SystemExit too.
     """
     spec = importlib.util.spec_from_file_location(f"mmrl_plugin_{path.stem}_{abs(hash(path)):x}", path)
     if spec is None or spec.loader is None:
@@ -58,14 +58,20 @@ def load_module(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise PluginError(f"{error.filename or path}:{error.lineno or 1}: {error.msg}") from error
-    except ImportError as error:
-        raise PluginError(f"plug-in file {path} cannot be imported: {error}") from error
-    except Exception as error:  # a plug-in may raise anything
-        line = max(
-            (f.lineno or 1 for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)), default=1
-        )
-        raise PluginError(f"{path}:{line}: plug-in file raised {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # a plug-in may raise anything, and may even end the process
+        raise PluginError(f"{path}:{_line_in(error, str(path))}: plug-in file {_why_not(error)}") from error
     return module
+
+
+def _line_in(error: BaseException, file: str) -> int:
+    """The last line of a file that was at work when an error arose; 1 where none was."""
+    return max((f.lineno or 1 for f in traceback.extract_tb(error.__traceback__) if f.filename == file), default=1)
+
+
+def _why_not(error: BaseException) -> str:
+    if isinstance(error, ImportError):
+        return f"cannot be imported: {error}"
+    return f"raised {type(error).__name__}: {error}"
 
 
 def find_plugin(spelling: str, *, kind: str, relative_to: Path | None = None, written: str | None = None) -> Path | str:
@@ -108,8 +114,10 @@ def resolve_module(spelling: str, *, kind: str, relative_to: Path | None = None)
         return load_module(found), function
     try:
         return importlib.import_module(found), function
-    except ImportError as error:
-        raise PluginError(f"plug-in module {found!r} cannot be imported: {error}") from error
+    except SyntaxError as error:
+        raise PluginError(f"{error.filename or found}:{error.lineno or 1}: {error.msg}") from error
+    except (Exception, SystemExit) as error:
+        raise PluginError(f"plug-in module {found!r} {_why_not(error)}") from error
 
 
 def resolve_function(spelling: str, *, kind: str, default: str, relative_to: Path | None = None) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
 from mmrl.config.section import Combine, Count, NonNegativeFloat, NonNegativeInt, PositiveFloat, Section
 from mmrl.errors import did_you_mean
@@ -17,13 +17,13 @@ _ABOVE_ZERO = 5e-324
 class GateSection(Section):
     """A part that must be good enough for the others to count."""
 
-    min: float = Field(description="least value that lets the other parts count")
+    min: FiniteFloat = Field(description="least value that lets the other parts count")
 
 
 class RewardPart(Section):
     reward: str = Field(description="shipped name, ./file.py:function or package.module:function")
     name: str | None = Field(default=None, description="name in metrics; null: the reward's")
-    weight: float = Field(default=1.0, description="factor in the sum of the task's parts")
+    weight: FiniteFloat = Field(default=1.0, description="factor in the sum of the task's parts")
     is_format: bool = Field(default=False, description="counts for training, not for the held-out task score")
     gate: bool | GateSection = Field(
         default=False, description="where this part is 0, or below `min`, the task's other parts count 0"

@@ -111,6 +111,10 @@ def _case(node: Node, reward: Reward, *, number: int) -> Case:
         origin=str(node.origin),
     )
     error = _typed(node, "error", str, default=None)
+    if error == "":
+        raise ConfigError(
+            f"{_origin(node, 'error')}: 'error' is empty; give a part of the message, so that it is the one"
+        )
     extras = _extras(node, len(completions))
     return Case(sample, completions, rewards, error, options, extras, _tolerance(node), judge, model)
 
@@ -133,6 +137,8 @@ def _listed(node: Node, *, one: str, many: str, kinds: tuple[type, ...]) -> tupl
     key = one if one in node.value else many
     value = node.value[key].plain()
     values = tuple(value) if isinstance(value, list) else (value,)
+    if not values:
+        raise ConfigError(f"{_origin(node, key)}: {key!r} is empty, so the case would test nothing")
     for found in values:
         if not isinstance(found, kinds) or isinstance(found, bool):
             wanted = "text (put it in quotes)" if kinds == (str,) else "a number"
@@ -153,7 +159,10 @@ def _typed(node: Node, key: str, kind: type, *, default: Any) -> Any:
 def _tolerance(node: Node) -> float:
     if "tolerance" not in node.value:
         return TOLERANCE
-    return float(_listed(node, one="tolerance", many="tolerance", kinds=(int, float))[0])
+    value = node.value["tolerance"].plain()
+    if not _is_number(value) or not 0 <= value < math.inf:
+        raise ConfigError(f"{_origin(node, 'tolerance')}: 'tolerance' must be a number of 0 or more, not {value!r}")
+    return float(value)
 
 
 def _extras(node: Node, count: int) -> tuple[Mapping[str, float], ...]:
@@ -162,9 +171,13 @@ def _extras(node: Node, count: int) -> tuple[Mapping[str, float], ...]:
         return ({},) * count
     value = node.value["extras"].plain()
     extras = tuple(value) if isinstance(value, list) else (value,)
-    if len(extras) != count or not all(isinstance(e, dict) for e in extras):
+    if len(extras) != count or not all(isinstance(e, dict) and all(map(_is_number, e.values())) for e in extras):
         raise ConfigError(f"{_origin(node, 'extras')}: 'extras' is a mapping of numbers for each completion")
     return extras
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _medium(name: Any, node: Node) -> MediaRef:

@@ -84,6 +84,7 @@ def check_parts(task: str, reward: TaskReward) -> None:
             "else the task has no held-out score"
         )
     for part in reward.parts:
+        _check_gate(part, key=key)
         if combine in ("product", "ordered") and part.spec.weight not in (0, 1):
             raise ConfigError(
                 f"{key}: {part.name!r} has the weight {part.spec.weight:g}, but a reward that is "
@@ -91,3 +92,17 @@ def check_parts(task: str, reward: TaskReward) -> None:
             )
         if part.spec.tolerance and combine != "ordered":
             raise ConfigError(f"{key}: {part.name!r} has a tolerance, which only `combine: ordered` uses")
+
+
+def _check_gate(part: Part, *, key: str) -> None:
+    """ConfigError for a gate that is always closed, or always open, by the `BOUNDS` of its reward."""
+    least, (low, high) = part.spec.least_value, part.reward.bounds
+    if least is None:
+        return
+    is_shut = high is not None and least > high
+    if is_shut or (low is not None and least <= low):
+        opens = "above 0" if part.spec.gate is True else f"from {least:g} on"
+        raise ConfigError(
+            f"{key}: the gate of {part.name!r} opens {opens}, and its values lie between {low} and {high}: "
+            f"it would {'never open' if is_shut else 'never close'}; set `gate: {{min: ...}}` to a value between"
+        )

@@ -82,6 +82,8 @@ def resolve_reward(spelling: str, relative_to: Path | None = None) -> Reward:
     """The reward a spelling names; PluginError when there is none or its parameters are of no known form."""
     module, name = resolve_module(spelling, kind="rewards", relative_to=relative_to)
     function = _function(module, name, spelling)
+    if inspect.iscoroutinefunction(function):
+        raise PluginError(f"reward {spelling!r} is an `async def`, which nothing would wait for; write a plain `def`")
     parameters = tuple(inspect.signature(function).parameters)
     first_two = parameters[:2]
     form = _FORMS.get((first_two[0], first_two[1])) if len(first_two) == 2 else None

@@ -11,9 +11,11 @@ from __future__ import annotations
 import codecs
 import json
 import math
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,16 +67,41 @@ def score_file(path: Path, *, config: Path | None = None, out: Path | None = Non
     Returns the exit code: 0, or 1 when rows stayed unscored. Raises DataError, naming file and line, for a line that
     is no row, RewardError for a task without reward, and what loading the config raises.
     """
+    if out is not None and not out.parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no folder {out.parent}; make it, or name another")
     rows = list(_read(Path(path)))
     section = section_of([row.sample for row in rows], config=config)
-    with Router(section) as router:
+    groups = _groups(rows)
+    with _prints_to_standard_error(), _named(config), Router(section) as router:
         router.validate({row.sample.task for row in rows})
-        groups = _groups(rows)
         scores = router.score([(group[0].sample, [row.completion for row in group]) for group in groups])
     scored = sorted(zip((row for group in groups for row in group), _results(scores), strict=True), key=_line_number)
     _write(scored, out)
     print(summary([row.sample.task for group in groups for row in group], scores), file=sys.stderr)
     return UNSCORED if any(result.reward is None for _, result in scored) else 0
+
+
+@contextmanager
+def _prints_to_standard_error() -> Iterator[None]:
+    """What a reward prints, in this process or in a worker that is started now, is no row of standard output."""
+    sys.stdout.flush()
+    own = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(own, 1)
+        os.close(own)
+
+
+@contextmanager
+def _named(config: Path | None) -> Iterator[None]:
+    """Names the configuration in what is wrong with its rewards: their keys alone say no file."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{config}: {error}" if config is not None else str(error)) from error
 
 
 def _results(scores: Scores) -> Iterator[Result]:
@@ -111,7 +138,10 @@ def _read(path: Path, *, needed: Sequence[str] = _OWN) -> Iterator[Row]:
 def _row(columns: dict[str, Any], *, where: str, number: int, needed: Sequence[str]) -> Row:
     missing = [name for name in needed if name not in columns]
     if missing:
-        raise DataError(f"{where}: no column {missing[0]!r}; the row has {', '.join(columns)}")
+        raise DataError(
+            f"{where}: no column {missing[0]!r}; the row has {', '.join(columns)}; "
+            f"no card is applied here, so give the columns the names {', '.join(needed)}"
+        )
     for name in ("completion", "task"):
         if name in needed and not isinstance(columns[name], str):
             raise DataError(f"{where}: {name!r} must be text, not {type_words(columns[name])}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,16 +46,14 @@ def selftest(spelling: str, *, relative_to: Path | None = None) -> SelfTest:
 
 
 def selftest_command(name: str) -> int:
-    """Print a table of the chosen rewards and a line per failure; 0, or 1 when a case failed."""
-    done = [selftest(spelling) for spelling in chosen_rewards(name)]
-    print(table(done))
+    """Print a table of the chosen rewards, each when it is done, and a line per failure; 0, or 1 when a case failed."""
+    names = chosen_rewards(name)
+    width = max(map(len, ("reward", *names)))
+    print(f"{'reward':<{width}}  {'cases':>5}  {'failed':>6}  {'seconds':>7}")
+    done = []
+    for spelling in names:
+        done.append(t := selftest(spelling))
+        print(f"{t.reward:<{width}}  {t.cases:>5}  {len(t.failures):>6}  {t.seconds:>7.2f}", flush=True)
     for line in (line for test in done for line in test.failures):
         print(f"failed: {line}")
     return FAILED if any(test.failures for test in done) else 0
-
-
-def table(tests: Sequence[SelfTest]) -> str:
-    width = max(len("reward"), *(len(test.reward) for test in tests))
-    head = f"{'reward':<{width}}  {'cases':>5}  {'failed':>6}  {'seconds':>7}"
-    rows = [f"{t.reward:<{width}}  {t.cases:>5}  {len(t.failures):>6}  {t.seconds:>7.2f}" for t in tests]
-    return "\n".join([head, *rows])

@@ -107,7 +107,7 @@ def instruction_of(sample: Sample, *, column: str | None = None) -> str:
     parts = questions[-1].parts if questions else ()
     text = " ".join(part.text.strip() for part in parts if isinstance(part, TextPart)).strip()
     if not text:
-        raise RewardError(f"{sample.where}: the row asks nothing; name the column that holds the instruction")
+        raise RewardError(f"{sample.where}: the row asks nothing; name the instruction's column as `text_column`")
     return text
 
 

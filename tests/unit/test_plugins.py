@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from mmrl.errors import PluginError, known_names
-from mmrl.plugins import find_plugin, load_module, resolve_function, shipped_dir, shipped_names
+from mmrl.plugins import find_plugin, load_module, resolve_function, resolve_module, shipped_dir, shipped_names
 
 
 def test_the_three_spellings(tmp_path):
@@ -62,3 +62,32 @@ def test_plugins_of_algorithms_are_part_of_the_package():
     assert shipped_names("algorithms") == tuple(sorted(shipped_names("algorithms")))
     with pytest.raises(PluginError, match=r"'no_kind' is missing from this installation"):
         shipped_dir("no_kind")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import sys\nsys.exit(2)\n", r"ends\.py:2: plug-in file raised SystemExit: 2"),
+        ("\nimport no_such_module\n", r"ends\.py:2: plug-in file cannot be imported: No module named 'no_such_module'"),
+        ("a = 1\nb = 1 / 0\n", r"ends\.py:2: plug-in file raised ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_keeps_a_file_from_being_imported_is_named_with_its_line(source, message, tmp_path):
+    (tmp_path / "ends.py").write_text(source)
+    with pytest.raises(PluginError, match=message):
+        resolve_module("./ends.py", kind="rewards", relative_to=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("raise SystemExit(2)\n", "plug-in module 'mmrl_broken_plugin' raised SystemExit: 2"),
+        ("1 / 0\n", "plug-in module 'mmrl_broken_plugin' raised ZeroDivisionError"),
+        ("def f(:\n", r"mmrl_broken_plugin\.py:1: invalid syntax"),
+    ],
+)
+def test_what_keeps_a_module_from_being_imported_is_named(source, message, tmp_path, monkeypatch):
+    (tmp_path / "mmrl_broken_plugin.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PluginError, match=message):
+        resolve_module("mmrl_broken_plugin:f", kind="rewards")

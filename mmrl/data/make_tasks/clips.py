@@ -20,6 +20,7 @@ ARROW_SECONDS, ARROW_FPS = 4.0, 4.0
 ARROW_PIXELS = 128 * 28 * 28  # of a frame: Visual Jigsaw's limit
 LEAST_MOTION = 2.0  # mean gray levels between neighbouring frames: a still clip looks the same backward
 DIRECTIONS = ("forward", "backward")
+_SHORTER = "; --min-seconds lowers that"
 
 
 class VideoJigsaw:
@@ -29,7 +30,7 @@ class VideoJigsaw:
         self.pieces, self.trim, self.min_seconds = pieces, trim, min_seconds
 
     def __call__(self, source: Source, making: Making) -> Iterator[Puzzle]:
-        info = clip_info(source.path, min_seconds=self.min_seconds)
+        info = clip_info(source.path, min_seconds=self.min_seconds, remedy=_SHORTER)
         spans = jigsaw_spans(info.num_frames, pieces=self.pieces, trim=self.trim)
         if not spans:
             raise UnusableError(f"{info.num_frames} frames, {self.pieces} parts need at least {10 * self.pieces}")
@@ -51,7 +52,7 @@ class ClipOrder:
         self.pieces, self.min_seconds = pieces, min_seconds
 
     def __call__(self, source: Source, making: Making) -> Iterator[Puzzle]:
-        info = clip_info(source.path, min_seconds=self.min_seconds)
+        info = clip_info(source.path, min_seconds=self.min_seconds, remedy=_SHORTER)
         spans = short_spans(info.num_frames, pieces=self.pieces, rng=making.rng)
         order = making.rng.permutation(self.pieces).tolist()
         letters = [chr(ord("A") + n) for n in range(self.pieces)]
@@ -95,15 +96,18 @@ def arrow_of_time(source: Source, making: Making) -> Iterator[Puzzle]:
     yield Puzzle(prompt, DIRECTIONS[direction], videos=[{"frames": shown, "source_fps": ARROW_FPS}], columns=columns)
 
 
-def clip_info(path: Path, *, min_seconds: float) -> ClipInfo:
-    """The timeline of a clip. Raises MediaError, also for a file cut short; UnusableError for a clip too short."""
+def clip_info(path: Path, *, min_seconds: float, remedy: str = "") -> ClipInfo:
+    """The timeline of a clip. Raises MediaError, also for a file cut short; UnusableError for a clip too short.
+
+    remedy: what the reader can do about that.
+    """
     with open_clip(path, reader=READER) as clip:
         info = clip.info
     if info.missing_frames != 0:
         lost = "an unknown number of" if info.missing_frames is None else info.missing_frames
         raise MediaError(path, f"the file has lost {lost} of its frames")
     if info.duration_s < min_seconds:
-        raise UnusableError(f"lasts {info.duration_s:.1f} s, this kind needs at least {min_seconds:g} s")
+        raise UnusableError(f"lasts {info.duration_s:.1f} s, this kind needs at least {min_seconds:g} s{remedy}")
     return info
 
 

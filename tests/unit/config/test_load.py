@@ -105,6 +105,10 @@ def test_a_shipped_card_name_stays_a_name():
             "a.yaml:3: key 'rewards.tasks.t.0.gate.min' should be a number, not \"high\"",
         ),
         (
+            MINIMAL + "rewards:\n  tasks: {t: [{reward: choice, weight: .nan}]}\n",
+            "a.yaml:3: key 'rewards.tasks.t.0.weight' should be a finite number, not NaN",
+        ),
+        (
             MINIMAL + "rewards:\n  tasks: {t: [{reward: choice, gate: often}]}\n",
             "a.yaml:3: key 'rewards.tasks.t.0.gate' should be true or false, not \"often\"",
         ),

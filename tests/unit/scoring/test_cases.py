@@ -78,6 +78,22 @@ def test_the_tolerance_is_absolute_and_a_millionth(tmp_path):
         ("- completion: a\n  reward: 1\n  media: [astronaut]\n", r"yaml:3: medium 'astronaut' is not image:NAME"),
         ("- completion: a\n  reward: 1\n  media: ['image:none']\n", r"yaml:3: no image 'none' in .*skimage/data"),
         ("- completion: [a\n", r"yaml:2: not valid YAML"),
+        ("- completion: a\n  reward: 1\n  extras: {width: seven}\n", r"yaml:3: 'extras' is a mapping of numbers"),
+        ("- completion: a\n  reward: 1\n  extras: {width: null}\n", r"yaml:3: 'extras' is a mapping of numbers"),
+        (
+            "- completion: a\n  reward: 1\n  tolerance: -1\n",
+            r"yaml:3: 'tolerance' must be a number of 0 or more, not -1",
+        ),
+        (
+            "- completion: a\n  reward: 7\n  tolerance: .inf\n",
+            r"yaml:3: 'tolerance' must be a number of 0 or more, not inf",
+        ),
+        (
+            "- completion: a\n  reward: 1\n  tolerance: []\n",
+            r"yaml:3: 'tolerance' must be a number of 0 or more, not \[\]",
+        ),
+        ("- completions: []\n  reward: []\n", r"yaml:1: 'completions' is empty, so the case would test nothing"),
+        ("- completion: a\n  error: ''\n", r"yaml:2: 'error' is empty; give a part of the message"),
     ],
 )
 def test_a_mistake_names_file_and_line(tmp_path, cases, message):

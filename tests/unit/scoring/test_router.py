@@ -210,6 +210,19 @@ def test_a_reward_may_require_an_option_or_accept_any(tmp_path):
     assert open_ended.score([(answered("x"), ["c"])]).rewards == ((2.0,),)
 
 
+def test_a_coroutine_is_no_reward(tmp_path):
+    (tmp_path / "later.py").write_text("async def score(completion, sample):\n    return 1.0\n")
+    with pytest.raises(PluginError, match=r"later\.py' is an `async def`, which nothing would wait for"):
+        router({"t": [{"reward": str(tmp_path / "later.py")}]}).validate()
+
+
+def test_a_gate_of_a_reward_that_is_never_above_0(tmp_path):
+    (tmp_path / "cost.py").write_text("BOUNDS = (None, 0.0)\ndef score(completion, sample):\n    return -1.0\n")
+    parts = [{"reward": "choice"}, {"reward": str(tmp_path / "cost.py"), "gate": True, "weight": 0.0}]
+    with pytest.raises(ConfigError, match=r"'cost' opens above 0, .* between None and 0\.0: it would never open"):
+        router({"t": parts}).validate()
+
+
 def test_places_need_a_declared_space_on_both_sides():  # fault 72
     checked = router(TASKS)
     checked.check_spaces({"box": "original_px", "quiz": None}, box_space="0..1000", time_space=None)
@@ -267,6 +280,11 @@ def test_tasks_named_alike_have_the_same_parts():
             "'format' has the weight 0.2, but a reward that is a product",
         ),
         ({"tasks": {"quiz": [{"reward": "choice", "tolerance": 0.1}]}}, "only `combine: ordered` uses"),
+        (
+            {"tasks": {"quiz": [{"reward": "choice", "gate": {"min": 2}}]}},
+            r"'choice' opens from 2 on, and its values lie between 0\.0 and 1\.0: it would never open",
+        ),
+        ({"tasks": {"quiz": [{"reward": "choice", "gate": {"min": 0}}]}}, r"opens from 0 on, .*: it would never close"),
     ],
 )
 def test_names_weights_and_tolerances_that_do_not_fit(section, message):

@@ -1,6 +1,8 @@
 """`mmrl score` on files: what is added, what is counted, what is refused and where."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from makers import slow_rewards
@@ -130,3 +132,38 @@ def test_a_task_like_one_that_is_missing_is_named(tmp_path):
     config.write_text("model: {path: m}\nrewards: {like: {choice: quizz}, tasks: {quiz: [{reward: choice}]}}\n")
     with pytest.raises(ConfigError, match=r"c\.yaml: rewards\.like: 'choice' is like 'quizz'.*did you mean 'quiz'"):
         score_file(write(tmp_path / "in.jsonl", ROWS), config=config)
+
+
+PRINTS = """
+import os
+def score(completion, sample):
+    print("printed by the reward")
+    os.write(1, b"written by the reward\\n")
+    return 1.0
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_a_reward_prints_is_no_row(tmp_path, workers):
+    (tmp_path / "prints.py").write_text(PRINTS)
+    rows = write(tmp_path / "in.jsonl", [{"completion": "x", "answer": "x", "task": "t"}])
+    run = tmp_path / "run.yaml"
+    run.write_text(f"model: {{path: m}}\nrewards: {{workers: {workers}, tasks: {{t: [{{reward: ./prints.py}}]}}}}\n")
+    command = [sys.executable, "-m", "mmrl", "score", str(rows), "--config", str(run)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [json.loads(line)["reward"] for line in done.stdout.splitlines()] == [1.0]
+    assert "printed by the reward" in done.stderr and "written by the reward" in done.stderr
+
+
+def test_a_folder_that_is_missing_is_named_before_anything_is_scored(tmp_path):
+    with pytest.raises(ConfigError, match=r"--out .*none/out\.jsonl: there is no folder .*none; make it"):
+        score_file(tmp_path / "not_read.jsonl", out=tmp_path / "none" / "out.jsonl")
+
+
+def test_a_mistake_in_the_rewards_names_the_configuration(tmp_path):
+    write(tmp_path / "in.jsonl", ROWS[:1])
+    (tmp_path / "run.yaml").write_text(
+        "model: {path: m}\nrewards: {tasks: {choice: [{reward: choice, options: {answr: tag}}]}}\n"
+    )
+    with pytest.raises(ConfigError, match=r"run\.yaml: rewards\.tasks\.choice\[0\] \(choice\): unknown option 'answr'"):
+        score_file(tmp_path / "in.jsonl", config=tmp_path / "run.yaml")

@@ -82,7 +82,7 @@ def test_short_and_still_clips_are_skipped_with_the_reason(tmp_path):
         tmp_path / "in" / "still.mp4", ClipSpec(frames=250, fps=10, times_s=tuple(n * 100.0 for n in range(250)))
     )
     reasons = {skip["source"]: skip["reason"] for skip in make("video-jigsaw", tmp_path / "in", tmp_path / "o").skipped}
-    assert reasons == {"short.mp4": "lasts 3.0 s, this kind needs at least 24 s"}
+    assert reasons == {"short.mp4": "lasts 3.0 s, this kind needs at least 24 s; --min-seconds lowers that"}
     reasons = {
         skip["source"]: skip["reason"] for skip in make("arrow-of-time", tmp_path / "in", tmp_path / "p").skipped
     }
