@@ -23,7 +23,7 @@ from mmrl.data.sample import GeometryKind
 AnswerFormat = Literal["auto", "tag", "boxed", "plain"]
 FormatStyle = Literal["think_answer", "think_answer_glue", "think_boxed", "answer", "boxed"]
 
-_UNSIGNED = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_UNSIGNED = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _BRACE = re.compile(r"\\boxed\{|\\.|[{}]", re.DOTALL)  # an escaped brace is text
 _NUMBER = rf"[+-]?{_UNSIGNED}"
 

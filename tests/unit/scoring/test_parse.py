@@ -302,6 +302,12 @@ def test_a_text_a_policy_repeats_for_ever_is_read_in_linear_time(piece):
     assert time.process_time() - start < 1.5
 
 
+def test_a_number_of_very_many_digits_is_read_in_linear_time():
+    start = time.process_time()
+    assert p.parse_values("it is [" + "9" * 40_000 + " there", count=4) is None
+    assert time.process_time() - start < 1.5
+
+
 @given(st.tuples(*[st.floats(-1e6, 1e6).map(lambda v: round(v, 3))] * 4))
 def test_four_written_numbers_are_read_back(box):
     for text in (json.dumps(box), " ".join(map(str, box)), f"at {list(box)} there"):
