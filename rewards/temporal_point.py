@@ -18,7 +18,7 @@ from typing import Literal
 from mmrl.data.sample import Sample
 from mmrl.scoring.gold_places import gold_moments
 from mmrl.scoring.listings import parse_moments
-from mmrl.scoring.moments import annealed_sigma, nearness
+from mmrl.scoring.moments import Sigma, nearness, sigma_at
 from mmrl.scoring.parse import AnswerFormat, extract_prediction
 from mmrl.scoring.thoughts import thought, told_times
 
@@ -31,7 +31,7 @@ def score(
     sample: Sample,
     *,
     answer: AnswerFormat = "auto",
-    sigma: float | Literal["annealed"] = 1.0,
+    sigma: Sigma = 1.0,
     read: Literal["answer", "thought"] = "answer",
     official: bool = False,
 ) -> float:
@@ -41,5 +41,4 @@ def score(
         found = parse_moments(extract_prediction(completion, answer=answer) or "")
     else:
         found = told_times(thought(completion))
-    width = annealed_sigma(sample.progress) if sigma == "annealed" else sigma
-    return nearness(found or (), keys, sigma=width, nearest=official)
+    return nearness(found or (), keys, sigma=sigma_at(sample.progress, sigma), nearest=official)

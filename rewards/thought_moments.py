@@ -12,11 +12,9 @@ Source: VisionCoach's thk_temporal_point on rows with key frames; `temporal_poin
 Example: key frames at 6 and 12, a thought with 5 and 9: sigma 4 0.862036, 2 0.603575, 1 0.308820.
 """
 
-from typing import Literal
-
 from mmrl.data.sample import Sample
 from mmrl.scoring.gold_places import gold_key_frames
-from mmrl.scoring.moments import annealed_sigma, nearness
+from mmrl.scoring.moments import Sigma, nearness, sigma_at
 from mmrl.scoring.thoughts import thought, told_times
 
 GEOMETRY = "tube"
@@ -27,10 +25,10 @@ def score(
     completion: str,
     sample: Sample,
     *,
-    sigma: float | Literal["annealed"] = "annealed",
+    sigma: Sigma = "annealed",
     official: bool = False,
 ) -> float:
     """`sigma`: the distance at which a moment still scores 0.606531."""
     keys = [frame.time for frame in gold_key_frames(sample)]
-    width = annealed_sigma(sample.progress) if sigma == "annealed" else sigma
-    return nearness(told_times(thought(completion)), keys, sigma=width, nearest=official)
+    sigma = sigma_at(sample.progress, sigma)
+    return nearness(told_times(thought(completion)), keys, sigma=sigma, nearest=official)

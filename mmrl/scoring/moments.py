@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from mmrl.scoring.matching import hungarian_pairs
+
+Sigma = float | Literal["annealed"]
+"""The distance at which a moment still scores 0.606531; `annealed`: `annealed_sigma` of the progress of training."""
+
+
+def sigma_at(progress: float, sigma: Sigma) -> float:
+    return annealed_sigma(progress) if sigma == "annealed" else sigma
 
 
 def annealed_sigma(progress: float) -> float:
