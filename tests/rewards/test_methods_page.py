@@ -128,9 +128,11 @@ def test_rows_that_name_what_is_not_there_would_be_found():
     assert unknown({**row, **plugin}) == ["splits", "split: 3"]
 
 
-def test_every_reward_and_plug_in_is_named():
+def test_every_shipped_reward_and_plug_in_is_named():
+    """Your own need no row: name them by their file, ./my_reward.py, in a folder of yours."""
     named = {token for row in ROWS for cell in ("here", "differs") for token in tokens(row[cell])}
-    assert (REWARDS | PLUGINS) - named == frozenset()
+    missing = sorted((REWARDS | PLUGINS) - named)
+    assert not missing, f"docs/methods.md says nothing of {missing}: add a row to the table of its kind"
 
 
 def test_every_kind_of_made_task_that_shows_media_is_named():
