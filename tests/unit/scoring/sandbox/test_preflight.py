@@ -66,11 +66,19 @@ def test_the_error_says_why_bubblewrap_is_not_used(no_walls, monkeypatch, tmp_pa
 
 
 def test_a_weak_sandbox_is_used_where_the_configuration_says_so(no_walls):
-    router("code_tests", allow_weak_sandbox=True).validate()
+    assert scores_of(router("code_tests", allow_weak_sandbox=True)) == [1.0, 0.0]
 
 
 def test_with_walls_it_starts():
-    router("code_tests").validate()
+    assert scores_of(router("code_tests")) == [1.0, 0.0]
+
+
+def scores_of(found: Router) -> list[float]:
+    """Of a right program and a wrong one, after the checks."""
+    found.validate()
+    sample = Sample("a", "code", "image", (), answer=["assert f(1) == 2"])
+    [scores] = found.score([(sample, [f"```python\ndef f(x): return x + {n}\n```" for n in (1, 2)])]).rewards
+    return list(scores)
 
 
 def test_the_sandbox_must_end_before_the_pool_does():
