@@ -87,7 +87,7 @@ class Speaker:
             [group] = HfEngine(model, processor).generate([request])
             return group
         from mmrl.rollout.vllm_engine import VllmEngine
-        from mmrl.rollout.vllm_private import CoreOptions
+        from mmrl.rollout.vllm_types import CoreOptions
 
         options = CoreOptions(
             dtype=self.section.dtype,

@@ -12,7 +12,7 @@ from mmrl.rollout.hf_engine import HfEngine
 from mmrl.rollout.types import Engine
 
 if TYPE_CHECKING:
-    from mmrl.rollout.vllm_private import CoreOptions
+    from mmrl.rollout.vllm_types import CoreOptions
 
 
 def open_engine(config: RunConfig, policy: Any, processor: FamilyProcessor) -> Engine:
@@ -31,7 +31,7 @@ def open_engine(config: RunConfig, policy: Any, processor: FamilyProcessor) -> E
 
 def core_options(config: RunConfig, folder: Path, *, weight_transfer: str | None = None) -> CoreOptions:
     """How vLLM is started for a run, in the trainer's process or in a server's."""
-    from mmrl.rollout.vllm_private import CoreOptions
+    from mmrl.rollout.vllm_types import CoreOptions
 
     section = config.rollout.vllm
     return CoreOptions(

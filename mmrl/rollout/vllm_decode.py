@@ -22,7 +22,8 @@ from mmrl.rollout.request_check import check_request
 from mmrl.rollout.sampling import derive_seed
 from mmrl.rollout.types import Completion, FinishReason, Group, Request, Sampling
 from mmrl.rollout.vllm_media import MediaSpan, media_spans
-from mmrl.rollout.vllm_private import MAX_ALTERNATIVES, CoreOptions, CoreOutput, CoreSampling, VllmCore
+from mmrl.rollout.vllm_private import VllmCore
+from mmrl.rollout.vllm_types import MAX_ALTERNATIVES, CoreOptions, CoreOutput, CoreSampling
 
 # One completion of a request, by its number; or, by a forced prefix, the log-prob of the prefix's last token.
 _Part = int | tuple[int, ...]

@@ -15,7 +15,8 @@ from mmrl.errors import EngineError
 from mmrl.models.families import FamilyProcessor
 from mmrl.rollout.types import Group, Request
 from mmrl.rollout.vllm_decode import Decoding, Refused
-from mmrl.rollout.vllm_private import CoreOptions, TransferStep, VllmCore
+from mmrl.rollout.vllm_private import VllmCore
+from mmrl.rollout.vllm_types import CoreOptions, TransferStep
 from mmrl.rollout.weight_names import WeightCheck, expected_weights
 
 

@@ -37,7 +37,8 @@ from mmrl.rollout.hf_engine import HfEngine
 from mmrl.rollout.types import Request, Sampling
 from mmrl.rollout.vllm_engine import VllmEngine
 from mmrl.rollout.vllm_media import media_spans
-from mmrl.rollout.vllm_private import CoreOptions, CoreSampling, _params
+from mmrl.rollout.vllm_private import _params
+from mmrl.rollout.vllm_types import CoreOptions, CoreSampling
 
 GROUP = 8
 

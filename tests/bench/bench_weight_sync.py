@@ -36,7 +36,8 @@ from mmrl.models.families import load_processor
 from mmrl.models.load import save_model
 from mmrl.rollout.types import Request, Sampling
 from mmrl.rollout.vllm_engine import VllmEngine
-from mmrl.rollout.vllm_private import CoreOptions, import_vllm
+from mmrl.rollout.vllm_guard import import_vllm
+from mmrl.rollout.vllm_types import CoreOptions
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ from mmrl.models.logprobs import token_logprobs
 from mmrl.models.packing import group_row, pack
 from mmrl.rollout.types import Group
 from mmrl.rollout.vllm_engine import VllmEngine
-from mmrl.rollout.vllm_private import CoreOptions
+from mmrl.rollout.vllm_types import CoreOptions
 
 Row = tuple[str, str, str]
 # width, MLP width, layers, heads, key-value heads, vision width, vision layers

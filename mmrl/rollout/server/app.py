@@ -37,7 +37,7 @@ from mmrl.rollout.server.weight_files import read_weight_file
 from mmrl.rollout.server.wire import WeightsId, pack_group, unpack, unpack_request
 from mmrl.rollout.server.worker import BehindError, FailedError, WeightStream, Worker
 from mmrl.rollout.vllm_decode import GivenUpError
-from mmrl.rollout.vllm_private import TransferCall, TransferStep
+from mmrl.rollout.vllm_types import TransferCall, TransferStep
 
 HEARTBEAT_S = 1.0
 # A trainer that is silent for so long within an update is taken for dead.

