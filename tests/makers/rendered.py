@@ -1,12 +1,28 @@
-"""Rendered prompts made by hand: random frames, token ids as given, positions by the reference rule."""
+"""Prompts of texts and media: rendered from what a user wrote, or made by hand with token ids as given.
 
+By hand: random frames, positions by the reference rule.
+"""
+
+import itertools
 from collections.abc import Sequence
 
 import torch
 
+from mmrl.data.render import render
 from mmrl.data.rendered import MediaEntry, Placeholder, RenderedPrompt
+from mmrl.data.sample import MediaPart, MediaRef, Message, Sample, TextPart
+from mmrl.models.families import FamilyProcessor
 
 PATCH = {"qwen2_5_vl": 14, "qwen3_vl": 16}
+
+
+def render_parts(processor: FamilyProcessor, *parts: str | MediaEntry) -> RenderedPrompt:
+    """A user's message of texts and media in that order."""
+    media = [part for part in parts if isinstance(part, MediaEntry)]
+    number = itertools.count()
+    pieces = tuple(TextPart(p) if isinstance(p, str) else MediaPart(next(number)) for p in parts)
+    references = tuple(MediaRef(entry.kind, torch.zeros(1)) for entry in media)
+    return render(Sample("made", "t", "image", (Message("user", pieces),), references), media, processor)
 
 
 def make_image(kind: str, *, seed: int, height: int = 4, width: int = 4) -> MediaEntry:

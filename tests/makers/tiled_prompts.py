@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
-import torch
 from makers.processors import family_processor
+from makers.rendered import render_parts
 from makers.tiled import clip, picture
 from makers.tiny_models import Kind
 from makers.vlm import TinyVlm
 
 from mmrl.algorithms.batch import Row
-from mmrl.data.render import render
 from mmrl.data.rendered import MediaEntry, RenderedPrompt
-from mmrl.data.sample import MediaPart, MediaRef, Message, Sample, TextPart
 from mmrl.models.logprobs import token_logprobs
 from mmrl.models.packing import pack
 
 
 def rendered(kind: Kind, *parts: str | MediaEntry) -> RenderedPrompt:
-    media = [part for part in parts if isinstance(part, MediaEntry)]
-    number = itertools.count()
-    pieces = tuple(TextPart(p) if isinstance(p, str) else MediaPart(next(number)) for p in parts)
-    references = tuple(MediaRef(entry.kind, torch.zeros(1)) for entry in media)
-    sample = Sample("made", "t", "image", (Message("user", pieces),), references)
-    return render(sample, media, family_processor(kind))
+    return render_parts(family_processor(kind), *parts)
 
 
 def prompts_of(kind: Kind, *, tiles: int = 4) -> list[RenderedPrompt]:

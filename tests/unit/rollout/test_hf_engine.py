@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from makers.vlm import FAMILIES, TinyVlm, tiny_vlm
+from makers.vlm import FAMILIES, TinyVlm, answers, requests_for, tiny_vlm
 
 from mmrl.errors import EngineError
 from mmrl.models.encode import encode_media, gather_features
@@ -32,15 +32,6 @@ def mixed_prompts(vlm: TinyVlm) -> list:
     ]
 
 
-def requests_for(prompts, **changes) -> list[Request]:
-    fields = {"n": 3, "sampling": Sampling(max_new_tokens=7, temperature=0.7), **changes}
-    return [Request(request_id=str(i), prompt=p, seed=10 + i, **fields) for i, p in enumerate(prompts)]
-
-
-def run(engine: HfEngine, requests: list[Request]) -> list[Group]:
-    return sorted(engine.generate(requests), key=lambda group: group.request.request_id)
-
-
 def trainer_logprobs(vlm: TinyVlm, group: Group, *, temperature: float) -> list[list[float]]:
     ids = [completion.ids for completion in group.completions]
     micro = pack([group_row(group.request.prompt, ids, range(len(ids)))], vlm.processor)
@@ -66,7 +57,7 @@ def full_logits(vlm: TinyVlm, prompt, completion: Completion) -> torch.Tensor:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_behavior_logprobs_equal_the_trainers_while_filters_are_off(family: str):  # faults 62, 64
     vlm = tiny_vlm(family)
-    groups = run(engine_of(vlm), requests_for(mixed_prompts(vlm)))
+    groups = answers(engine_of(vlm), requests_for(mixed_prompts(vlm)))
 
     assert len(groups) == 5
     for group in groups:
@@ -81,7 +72,7 @@ def test_with_filters_on_they_are_of_the_distribution_drawn_from(family: str, fi
     vlm = tiny_vlm(family)
     sampling = Sampling(max_new_tokens=5, temperature=1.3, **filters)
     banned = banned_tensor(vlm.processor.banned_ids, torch.device("cpu"))
-    for group in run(engine_of(vlm), requests_for(mixed_prompts(vlm)[:2], sampling=sampling)):
+    for group in answers(engine_of(vlm), requests_for(mixed_prompts(vlm)[:2], sampling=sampling)):
         for completion in group.completions:
             logits = full_logits(vlm, group.request.prompt, completion)
             logprobs = transform_logits(logits, sampling, banned)
@@ -93,7 +84,7 @@ def test_with_filters_on_they_are_of_the_distribution_drawn_from(family: str, fi
 def test_greedy_takes_the_most_likely_allowed_token(family: str):
     vlm = tiny_vlm(family)
     requests = requests_for(mixed_prompts(vlm), n=1, sampling=Sampling(max_new_tokens=6, greedy=True))
-    for group in run(engine_of(vlm), requests):
+    for group in answers(engine_of(vlm), requests):
         [completion] = group.completions
         logits = full_logits(vlm, group.request.prompt, completion)
         logits[:, list(vlm.processor.banned_ids)] = -torch.inf
@@ -106,7 +97,7 @@ def test_greedy_takes_the_most_likely_allowed_token(family: str):
 def test_a_completion_does_not_depend_on_its_neighbours(family: str):
     vlm = tiny_vlm(family)
     requests = requests_for(mixed_prompts(vlm))
-    together = run(engine_of(vlm), requests)
+    together = answers(engine_of(vlm), requests)
     for group in together:
         [alone] = engine_of(vlm).generate([group.request])
         assert [c.ids for c in alone.completions] == [c.ids for c in group.completions]
@@ -116,9 +107,9 @@ def test_a_completion_does_not_depend_on_its_neighbours(family: str):
 
 def test_seed_decides_and_completions_of_a_group_differ():
     vlm = tiny_vlm("qwen2_5_vl")
-    [request] = requests_for([vlm.prompt([1, 2])], n=4)
-    first, again = run(engine_of(vlm), [request])[0], run(engine_of(vlm), [request])[0]
-    other = run(engine_of(vlm), [dataclasses.replace(request, seed=99)])[0]
+    [request] = requests_for([vlm.prompt([1, 2])])
+    first, again = answers(engine_of(vlm), [request])[0], answers(engine_of(vlm), [request])[0]
+    other = answers(engine_of(vlm), [dataclasses.replace(request, seed=99)])[0]
 
     assert first.completions == again.completions
     assert len({c.ids for c in first.completions}) == 4
@@ -160,7 +151,7 @@ def test_forced_prefixes_begin_the_completion_with_the_policys_logprobs(filters:
     vlm = tiny_vlm("qwen3_vl")
     prefixes = ((5, 6, 7), (), (8,))
     sampling = Sampling(max_new_tokens=5, **filters)
-    [request] = requests_for([vlm.prompt([1], vlm.image(1), [2])], prefix_ids=prefixes, sampling=sampling)
+    [request] = requests_for([vlm.prompt([1], vlm.image(1), [2])], n=3, prefix_ids=prefixes, sampling=sampling)
     [group] = engine_of(vlm).generate([request])
     expected = trainer_logprobs(vlm, group, temperature=1.0)
 
@@ -252,7 +243,7 @@ def test_entropy_and_alternatives_are_given_to_those_who_ask():
     vlm = tiny_vlm("qwen2_5_vl")
     plain, asking = requests_for([vlm.prompt([1]), vlm.prompt([2, 3])])
     asking = dataclasses.replace(asking, want_entropy=True, top_alternatives=3)
-    groups = run(engine_of(vlm), [plain, asking])
+    groups = answers(engine_of(vlm), [plain, asking])
     banned = banned_tensor(vlm.processor.banned_ids, torch.device("cpu"))
 
     assert groups[0].completions[0].entropy == ()
@@ -279,7 +270,7 @@ def test_prompts_and_media_run_once_per_group(family: str):
             lambda m, args, kwargs, out: tokens.append(kwargs["inputs_embeds"].shape[:2]), with_kwargs=True
         ),
     ]
-    run(engine_of(vlm), requests_for(prompts, n=8, sampling=Sampling(max_new_tokens=3)))
+    answers(engine_of(vlm), requests_for(prompts, n=8, sampling=Sampling(max_new_tokens=3)))
     for hook in hooks:
         hook.remove()
 
@@ -342,8 +333,8 @@ def test_requests_of_different_sampling_do_not_share_a_batch():
     [
         ({"n": 0}, "n 0"),
         ({"sampling": Sampling(max_new_tokens=0)}, "max_new_tokens 0"),
-        ({"prefix_ids": ((1,),)}, "1 prefixes for 3 completions"),
-        ({"prefix_ids": ((1,) * 8, (), ())}, "a prefix of 8 tokens, max_new_tokens is 7"),
+        ({"prefix_ids": ((1,),)}, "1 prefixes for 4 completions"),
+        ({"prefix_ids": ((1,) * 8, (), (), ())}, "a prefix of 8 tokens, max_new_tokens is 7"),
         ({"sampling": Sampling(max_new_tokens=99)}, r"2 prompt tokens and 99 new tokens .*max_batch_tokens \(100\)"),
     ],
 )
@@ -381,14 +372,14 @@ def test_syncing_an_engine_of_its_own_makes_it_sample_as_the_trainer():
     vlm = tiny_vlm("qwen2_5_vl")
     engine = HfEngine(own_model(vlm), vlm.processor)
     request = requests_for([vlm.prompt([1], vlm.image(1))])
-    expected = run(engine_of(vlm), request)[0]
-    before = run(engine, request)[0]
+    expected = answers(engine_of(vlm), request)[0]
+    before = answers(engine, request)[0]
     engine.sync_weights(vlm.model.named_parameters(), 5)
-    after = run(engine, request)[0]
+    after = answers(engine, request)[0]
 
     assert [c.ids for c in before.completions] != [c.ids for c in expected.completions]
     assert [c.ids for c in after.completions] == [c.ids for c in expected.completions]
-    assert [c.policy_version for c in after.completions] == [5, 5, 5]
+    assert [c.policy_version for c in after.completions] == [5] * 4
 
 
 def test_syncing_shared_modules_only_counts_the_version():

@@ -6,16 +6,13 @@ tiny model; the last one breaks it.
 
 import dataclasses
 import importlib.util
-import itertools
 from collections.abc import Iterator
 
 import pytest
 import torch
-from makers.vlm import FAMILIES, TinyVlm, tiny_vlm
+from makers.vlm import FAMILIES, TinyVlm, answers, mixed_prompts, requests_for, tiny_vlm
 
-from mmrl.data.render import render
-from mmrl.data.rendered import MediaEntry, RenderedPrompt
-from mmrl.data.sample import MediaPart, MediaRef, Message, Sample, TextPart
+from mmrl.data.rendered import RenderedPrompt
 from mmrl.errors import EngineError
 from mmrl.models.logprobs import token_logprobs
 from mmrl.models.packing import group_row, pack
@@ -29,7 +26,7 @@ if importlib.util.find_spec("vllm") is None:
 from mmrl.rollout.vllm_decode import GivenUpError
 from mmrl.rollout.vllm_engine import VllmEngine
 from mmrl.rollout.vllm_guard import interface_problems
-from mmrl.rollout.vllm_private import CoreOptions
+from mmrl.rollout.vllm_types import CoreOptions
 
 TOLERANCE = 1e-5
 MAX_MODEL_LEN = 256
@@ -45,35 +42,6 @@ def opened(request) -> Iterator[tuple[TinyVlm, VllmEngine]]:
     engine.close()
     with pytest.raises(EngineError, match="closed"):
         engine.generate([])
-
-
-def rendered(vlm: TinyVlm, *parts: str | MediaEntry) -> RenderedPrompt:
-    media = [part for part in parts if isinstance(part, MediaEntry)]
-    number = itertools.count()
-    pieces = tuple(TextPart(p) if isinstance(p, str) else MediaPart(next(number)) for p in parts)
-    references = tuple(MediaRef(entry.kind, torch.zeros(1)) for entry in media)
-    return render(Sample("made", "t", "image", (Message("user", pieces),), references), media, vlm.processor)
-
-
-def mixed_prompts(vlm: TinyVlm) -> list[RenderedPrompt]:
-    """Text; one image; two images of different size; a clip of three patches; a clip, an image and the clip again."""
-    clip = vlm.clip(3, frames=5)
-    return [
-        rendered(vlm, "What colour is the square?"),
-        rendered(vlm, vlm.image(1), "left or right"),
-        rendered(vlm, vlm.image(1), "and", vlm.image(2, height=6), "up"),
-        rendered(vlm, clip, "What?"),
-        rendered(vlm, clip, vlm.image(4), "down"),
-    ]
-
-
-def requests_for(prompts, **changes) -> list[Request]:
-    fields = {"n": 4, "sampling": Sampling(max_new_tokens=7, temperature=0.7), **changes}
-    return [Request(request_id=str(i), prompt=p, seed=10 + i, **fields) for i, p in enumerate(prompts)]
-
-
-def run(engine, requests: list[Request]) -> list[Group]:
-    return sorted(engine.generate(requests), key=lambda group: int(group.request.request_id))
 
 
 def trainer_logprobs(vlm: TinyVlm, group: Group, *, temperature: float, model=None) -> list[list[float]]:
@@ -94,7 +62,7 @@ def assert_agrees(vlm: TinyVlm, groups: list[Group], *, temperature: float = 0.7
 
 def test_behavior_logprobs_equal_the_trainers(opened):  # faults 6, 7, 8, 60, 62, 64
     vlm, engine = opened
-    groups = run(engine, requests_for(mixed_prompts(vlm)))
+    groups = answers(engine, requests_for(mixed_prompts(vlm)))
 
     assert len(groups) == 5
     assert [len({c.ids for c in group.completions}) for group in groups] == [4] * 5
@@ -108,7 +76,9 @@ def test_the_private_interface_of_vllm_is_the_one_that_is_used():
 def test_greedy_tokens_equal_the_reference_engines(opened):
     vlm, engine = opened
     requests = requests_for(mixed_prompts(vlm), n=1, sampling=Sampling(max_new_tokens=12, greedy=True))
-    for ours, reference in zip(run(engine, requests), run(HfEngine(vlm.model, vlm.processor), requests), strict=True):
+    for ours, reference in zip(
+        answers(engine, requests), answers(HfEngine(vlm.model, vlm.processor), requests), strict=True
+    ):
         [mine], [expected] = ours.completions, reference.completions
         assert mine.ids == expected.ids
         assert (mine.finish_reason, mine.text) == (expected.finish_reason, expected.text)
@@ -120,7 +90,7 @@ def test_with_filters_on_they_are_of_the_distribution_drawn_from(opened, filters
     vlm, engine = opened
     sampling = Sampling(max_new_tokens=5, temperature=1.3, **filters)
     banned = banned_tensor(vlm.processor.banned_ids, torch.device("cpu"))
-    for group in run(engine, requests_for([vlm.prompt([1, 2, 3]), vlm.prompt([4])], sampling=sampling)):
+    for group in answers(engine, requests_for([vlm.prompt([1, 2, 3]), vlm.prompt([4])], sampling=sampling)):
         for completion in group.completions:
             logits = text_logits(vlm, group.request.prompt, completion.ids)
             logprobs = transform_logits(logits, sampling, banned)
@@ -137,7 +107,7 @@ def text_logits(vlm: TinyVlm, prompt: RenderedPrompt, completion: tuple[int, ...
 def test_vision_and_padding_ids_are_never_sampled(opened):
     vlm, engine = opened
     sampling = Sampling(max_new_tokens=40, temperature=2.0)
-    [group] = run(engine, requests_for([vlm.prompt([1])], n=48, sampling=sampling))
+    [group] = answers(engine, requests_for([vlm.prompt([1])], n=48, sampling=sampling))
     sampled = {i for completion in group.completions for i in completion.ids}
 
     assert sampled.isdisjoint(vlm.processor.banned_ids)
@@ -147,8 +117,8 @@ def test_vision_and_padding_ids_are_never_sampled(opened):
 def test_seed_decides_whatever_else_is_in_the_batch(opened):
     vlm, engine = opened
     [request, *others] = requests_for(mixed_prompts(vlm))
-    first = run(engine, [request, *others])[0]
-    again, other = run(engine, [request])[0], run(engine, [dataclasses.replace(request, seed=99)])[0]
+    first = answers(engine, [request, *others])[0]
+    again, other = answers(engine, [request])[0], answers(engine, [dataclasses.replace(request, seed=99)])[0]
 
     assert [c.ids for c in first.completions] == [c.ids for c in again.completions]
     assert {c.ids for c in other.completions}.isdisjoint(c.ids for c in first.completions)
@@ -158,7 +128,7 @@ def test_requests_of_neighbouring_seeds_share_no_completion(opened):
     """vLLM's own choice, seed + completion, would give the second of the first and the first of the second the same."""
     vlm, engine = opened
     first, second = (Request(str(i), vlm.prompt([1]), 4, Sampling(max_new_tokens=7), seed=i) for i in range(2))
-    ids = [completion.ids for group in run(engine, [first, second]) for completion in group.completions]
+    ids = [completion.ids for group in answers(engine, [first, second]) for completion in group.completions]
 
     assert len(set(ids)) == 8
 
@@ -167,7 +137,7 @@ def test_completions_of_a_prompt_share_its_prefill(opened):
     """70 prompt tokens, blocks of 32: the second to the eighth completion find 64 of them."""
     vlm, engine = opened
     before = engine.reused_tokens
-    run(engine, requests_for([vlm.prompt(range(70))], n=8))
+    answers(engine, requests_for([vlm.prompt(range(70))], n=8))
 
     assert engine.reused_tokens - before == 7 * 64
 
@@ -177,8 +147,8 @@ def test_forced_prefixes_begin_the_completion_with_the_policys_logprobs(opened, 
     vlm, engine = opened
     prefixes = ((5, 6, 7), (), (8,), (5, 6, 9))
     sampling = Sampling(max_new_tokens=5, temperature=0.7, **filters)
-    [request] = requests_for([rendered(vlm, vlm.image(1), "left")], prefix_ids=prefixes, sampling=sampling)
-    [group] = run(engine, [request])
+    [request] = requests_for([vlm.rendered(vlm.image(1), "left")], prefix_ids=prefixes, sampling=sampling)
+    [group] = answers(engine, [request])
     expected = trainer_logprobs(vlm, group, temperature=1.0 if sampling.greedy else 0.7)
 
     assert [c.num_forced for c in group.completions] == [3, 0, 1, 3]
@@ -193,7 +163,7 @@ def test_an_end_token_in_a_prefix_does_not_end_and_a_full_prefix_does(opened):
     vlm, engine = opened
     end = vlm.processor.eos_ids[0]
     changes = {"n": 2, "prefix_ids": ((end, 5), (5, 6, 7)), "sampling": Sampling(max_new_tokens=3)}
-    [group] = run(engine, requests_for([vlm.prompt([1])], **changes))
+    [group] = answers(engine, requests_for([vlm.prompt([1])], **changes))
 
     assert group.completions[0].ids[:2] == (end, 5)
     assert len(group.completions[0].ids) == 3
@@ -204,7 +174,7 @@ def test_an_end_token_in_a_prefix_does_not_end_and_a_full_prefix_does(opened):
 def test_end_token_and_length_give_their_finish_reason(opened):
     vlm, engine = opened
     sampling = Sampling(max_new_tokens=150, temperature=2.0)
-    [group] = run(engine, requests_for([vlm.prompt([1])], n=24, sampling=sampling))
+    [group] = answers(engine, requests_for([vlm.prompt([1])], n=24, sampling=sampling))
     ends = set(vlm.processor.eos_ids)
 
     assert {c.finish_reason for c in group.completions} == {"stop", "length"}
@@ -218,12 +188,12 @@ def test_end_token_and_length_give_their_finish_reason(opened):
 def test_a_stop_string_ends_the_completion_and_stays_in_its_text(opened):
     vlm, engine = opened
     requests = requests_for([vlm.prompt([1])], n=6, sampling=Sampling(max_new_tokens=12))
-    [free] = run(engine, requests)
+    [free] = answers(engine, requests)
     special = set(vlm.processor.special_ids.values())
     pairs = [(n, c.ids[i : i + 2]) for n, c in enumerate(free.completions) for i in range(3, len(c.ids) - 2)]
     texts = [(n, vlm.processor.decode(pair)) for n, pair in pairs if special.isdisjoint(pair)]
     number, stop = next((n, text) for n, text in texts if "\N{REPLACEMENT CHARACTER}" not in text)
-    [stopped] = run(engine, [dataclasses.replace(requests[0], sampling=Sampling(max_new_tokens=12, stop=(stop,)))])
+    [stopped] = answers(engine, [dataclasses.replace(requests[0], sampling=Sampling(max_new_tokens=12, stop=(stop,)))])
 
     assert stopped.completions[number].finish_reason == "stop"
     assert stop in stopped.completions[number].text
@@ -237,13 +207,13 @@ def test_a_stop_string_may_begin_in_a_forced_prefix(opened):
     vlm, engine = opened
     sampling = Sampling(max_new_tokens=6, greedy=True)
     [request] = requests_for([vlm.prompt([1])], n=1, sampling=sampling)
-    [free] = run(engine, [request])
+    [free] = answers(engine, [request])
     ids = free.completions[0].ids
     stop = vlm.processor.decode(ids[1:3])
     [request] = requests_for(
         [vlm.prompt([1])], n=1, prefix_ids=(ids[:2],), sampling=dataclasses.replace(sampling, stop=(stop,))
     )
-    [ours], [reference] = run(engine, [request]), run(HfEngine(vlm.model, vlm.processor), [request])
+    [ours], [reference] = answers(engine, [request]), answers(HfEngine(vlm.model, vlm.processor), [request])
 
     assert ours.completions[0].finish_reason == "stop"
     assert (ours.completions[0].ids, ours.completions[0].text) == (
@@ -256,7 +226,7 @@ def test_alternatives_are_those_of_the_reference_engine(opened):
     vlm, engine = opened
     sampling = Sampling(max_new_tokens=3, greedy=True)
     [request] = requests_for([vlm.prompt([1])], n=1, sampling=sampling, top_alternatives=3)
-    [ours], [reference] = run(engine, [request]), run(HfEngine(vlm.model, vlm.processor), [request])
+    [ours], [reference] = answers(engine, [request]), answers(HfEngine(vlm.model, vlm.processor), [request])
     for mine, expected in zip(ours.completions[0].alternatives, reference.completions[0].alternatives, strict=True):
         assert [i for i, _ in mine] == [i for i, _ in expected]
         assert [v for _, v in mine] == pytest.approx([v for _, v in expected], abs=TOLERANCE)
@@ -266,23 +236,23 @@ def test_new_weights_agree_again_also_for_a_picture_seen_before(opened):
     """The encoder and prefix caches of the old weights are dropped; unlike them, the new ones are used."""
     vlm, engine = opened
     requests = requests_for(mixed_prompts(vlm))
-    before = run(engine, requests)
+    before = answers(engine, requests)
     changed = type(vlm.model)(vlm.model.config).eval()
     engine.sync_weights(changed.named_parameters(), 7)
-    after = run(engine, requests)
+    after = answers(engine, requests)
     engine.sync_weights(vlm.model.named_parameters(), 8)
 
     assert_agrees(vlm, after, model=changed)
     assert [c.policy_version for c in after[1].completions] == [7] * 4
     assert [c.ids for c in before[1].completions] != [c.ids for c in after[1].completions]
-    assert_agrees(vlm, run(engine, requests))
+    assert_agrees(vlm, answers(engine, requests))
 
 
 def test_sleeping_and_waking_with_the_same_weights_changes_nothing(opened):
     """A sleep lets go of the weights (on a GPU), so that after it they are asked for everywhere."""
     vlm, engine = opened
     requests = requests_for(mixed_prompts(vlm)[:2])
-    before = run(engine, requests)
+    before = answers(engine, requests)
     engine.sleep()
     with pytest.raises(EngineError, match="asleep"):
         engine.generate([])
@@ -295,7 +265,7 @@ def test_sleeping_and_waking_with_the_same_weights_changes_nothing(opened):
     engine.sync_weights(vlm.model.named_parameters(), 2)
 
     assert engine.has_weights
-    after = [dataclasses.replace(c, policy_version=1) for g in run(engine, requests) for c in g.completions]
+    after = [dataclasses.replace(c, policy_version=1) for g in answers(engine, requests) for c in g.completions]
     assert after == [dataclasses.replace(c, policy_version=1) for g in before for c in g.completions]
 
 
@@ -310,7 +280,7 @@ def test_groups_come_out_as_they_finish_and_a_closed_iterator_leaves_nothing(ope
         engine.sync_weights(vlm.model.named_parameters(), 9)
     groups.close()
     assert list(engine.generate([])) == []
-    assert_agrees(vlm, run(engine, requests_for([vlm.prompt([1])])))
+    assert_agrees(vlm, answers(engine, requests_for([vlm.prompt([1])])))
 
 
 @pytest.mark.parametrize(
@@ -337,11 +307,11 @@ def test_requests_that_cannot_be_served_are_refused_before_decoding(opened, chan
 
 def test_positions_that_differ_from_the_trainers_are_refused(opened):
     vlm, engine = opened
-    prompt = rendered(vlm, vlm.image(1), "up")
+    prompt = vlm.rendered(vlm.image(1), "up")
     moved = dataclasses.replace(prompt, position_ids_3T=prompt.position_ids_3T + 1)
     with pytest.raises(EngineError, match="vLLM places the prompt's tokens elsewhere"):
-        run(engine, requests_for([moved]))
-    assert_agrees(vlm, run(engine, requests_for([prompt])))
+        answers(engine, requests_for([moved]))
+    assert_agrees(vlm, answers(engine, requests_for([prompt])))
 
 
 def test_weights_that_do_not_fit_are_named_and_nothing_is_generated_with_them(opened):  # faults 56, 58
@@ -355,28 +325,28 @@ def test_weights_that_do_not_fit_are_named_and_nothing_is_generated_with_them(op
     with pytest.raises(EngineError, match=r"lm_head.weight: the trainer sent \(0,\), the engine has \(\d+, 128\)"):
         engine.sync_weights(empty, 1)
     engine.sync_weights(vlm.model.named_parameters(), 1)
-    assert_agrees(vlm, run(engine, requests_for(mixed_prompts(vlm)[:2])))
+    assert_agrees(vlm, answers(engine, requests_for(mixed_prompts(vlm)[:2])))
 
 
 def test_what_vllm_refuses_is_an_engine_error_and_harms_nothing(opened):
     vlm, engine = opened
     with pytest.raises(EngineError, match=r"vLLM failed at request \d+: VLLMValidationError: "):
-        run(engine, requests_for([vlm.prompt([1]), vlm.prompt([10**6])]))
-    assert_agrees(vlm, run(engine, requests_for([vlm.prompt([1])])))
+        answers(engine, requests_for([vlm.prompt([1]), vlm.prompt([10**6])]))
+    assert_agrees(vlm, answers(engine, requests_for([vlm.prompt([1])])))
 
 
 def test_a_request_that_vllm_gives_up_is_told_with_the_reason_and_harms_nothing(opened):
     """A picture with the key of a smaller one, whose features vLLM has."""
     vlm, engine = opened
     small, large = vlm.image(31), vlm.image(32, height=8)
-    [before] = run(engine, requests_for([rendered(vlm, small)]))
-    clashing = rendered(vlm, "other", dataclasses.replace(large, key=small.key))
+    [before] = answers(engine, requests_for([vlm.rendered(small)]))
+    clashing = vlm.rendered("other", dataclasses.replace(large, key=small.key))
     said = r"^request 1 \(made\): vLLM ended a completion with 'error': Encoder cache entry .* holds \d+ embeddings"
     with pytest.raises(GivenUpError, match=said):
-        list(engine.generate(requests_for([rendered(vlm, small), clashing])))
+        list(engine.generate(requests_for([vlm.rendered(small), clashing])))
 
     assert not engine.is_busy
-    [after] = run(engine, requests_for([rendered(vlm, small)]))
+    [after] = answers(engine, requests_for([vlm.rendered(small)]))
     assert [completion.ids for completion in after.completions] == [c.ids for c in before.completions]
 
 
@@ -389,6 +359,6 @@ def test_a_failure_in_a_step_is_an_engine_error_and_leaves_the_engine_broken(ope
 
     engine._core._model.forward = broken
     with pytest.raises(EngineError, match="vLLM failed at a decoding step: "):
-        run(engine, requests_for([rendered(vlm, "left")]))
+        answers(engine, requests_for([vlm.rendered("left")]))
     with pytest.raises(EngineError, match="vLLM failed before, so the engine cannot generate"):
         engine.generate([])
