@@ -114,6 +114,15 @@ def has_format(completion: str, *, style: FormatStyle = "think_answer", prefille
     return _no_tags(rest) and rest.count(r"\boxed{") == len(boxes) == 1 and bool(boxes[0].strip())
 
 
+def is_tagged(completion: str) -> bool:
+    """The R1 family's own looser form: a thought and an answer with nothing around them; any text inside, tags too.
+
+    >>> is_tagged("<think></think><answer>A</answer><answer>B</answer>"), is_tagged("<answer>A</answer>")
+    (True, False)
+    """
+    return re.fullmatch(r"<think>.*?</think>\s*<answer>.*?</answer>", completion, re.DOTALL) is not None
+
+
 def _strip_pair(text: str, tag: str) -> str | None:
     """What follows the leading pair of tags; None unless the pair leads, is not empty and is the only one."""
     match = re.fullmatch(rf"\s*<{tag}>(.*?)</{tag}>(.*)", text, re.DOTALL)
@@ -265,16 +274,19 @@ def parse_integers(text: str) -> tuple[int, ...] | None:
 # --- boxes, points, spans ----------------------------------------------------------------------------------------
 
 _FENCE = re.compile(r"^```(?:json)?\s*(.*?)\s*```$", re.DOTALL)
-_SPECIAL = re.compile(r"<\|(?:box_start|box_end|point_start|point_end)\|>|</?(?:box|point|t)>")
+_SPECIAL = re.compile(r"<\|(?:object_ref|box|point)_(?:start|end)\|>|</?(?:box|point|t)>")
 _GEOMETRY_KEYS = ("bbox_2d", "bbox", "box", "boxes", "point_2d", "point", "points", "coordinate", "time", "span")
 _SEPARATOR = r"[\s,;]+"
+_PAIR = rf"\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)"
+_CORNERS = re.compile(rf"{_PAIR}(?:\s*,\s*{_PAIR})+")
 
 
 def parse_values(text: str, *, count: int) -> tuple[float, ...] | None:
     """The one box (count 4) or point (count 2) in the text, as numbers; None where there is none or more than one.
 
     JSON (a list, or an object under bbox_2d, bbox, box, boxes, point_2d, point, ..., alone or in a list of one), a
-    bare list (`3 1 6 5`, `(3, 1), (6, 5)`), or prose with exactly one bracketed list of that many numbers.
+    bare list (`3 1 6 5`, `(3, 1), (6, 5)`), or prose with exactly one bracketed list of that many numbers; without one,
+    with exactly one pair of corners, `the dog(3, 1),(6, 5)`.
 
     >>> parse_values('[{"bbox_2d": [3, 1, 6, 5], "label": "dog"}]', count=4)
     (3.0, 1.0, 6.0, 5.0)
@@ -336,6 +348,8 @@ def _bare_numbers(text: str) -> tuple[float, ...] | None:
 def _bracketed(text: str, count: int) -> tuple[float, ...] | None:
     inner = _SEPARATOR.join([_NUMBER] * count)
     found = {_bare_numbers(m[0]) for m in re.finditer(rf"[\[(]\s*{inner}\s*[\])]", text)}
+    if not found and count == 4:
+        found = {_bare_numbers(m[0]) for m in _CORNERS.finditer(text) if m[0].count("(") == 2}
     return found.pop() if len(found) == 1 else None
 
 

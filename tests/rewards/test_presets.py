@@ -166,6 +166,13 @@ def test_time_r1(gold, span, expected):
     assert total("grounding", "time_r1_grounding", gold, tag(span)) == pytest.approx(expected)
 
 
+def test_perception_r1_is_the_squared_iou_and_the_form_of_box_tokens():
+    tokens = "<|object_ref_start|>cup<|object_ref_end|><|box_start|>(20,20),(70,70)<|box_end|>"
+    for completion, form in ((tokens, 1), ("cup(20,20),(70,70)", 1), ("[20, 20, 70, 70]", 0)):
+        found = total("grounding", "perception_r1_grounding", [10, 10, 60, 60], completion)
+        assert found == pytest.approx(0.221453 + form, abs=1e-6)
+
+
 def test_videochat_r1_scores_letter_spans_and_form():
     answer = {"answer": "B", "spans": [[0, 3], [2, 4], [22, 25]]}
     glued = tag("B") + "<glue>[(1, 5), (2, 2), (2, 4)]</glue>"
