@@ -208,9 +208,14 @@ def place(
     """A box, point or time of this medium, converted and rounded to the grid of `target_space`.
 
     The one way a place gets into the model's space, so an answer, a demonstration and a box inside a prompt agree.
-    Raises ValueError for a wrong count of numbers, ConfigError for a space that does not fit the kind.
+    Raises ValueError for a wrong count of numbers, for numbers that are not finite, and for a box that is reversed or
+    wholly outside the medium; ConfigError for a space that does not fit the kind.
     """
     _check_count(values, kind=kind)
+    if not all(map(math.isfinite, values)):
+        raise ValueError("its numbers are not finite")
+    if kind == "box":
+        _check_box(values, media_entry, space=source_space)
     if source_space == target_space:
         check_space(source_space, kind=kind)
         moved = tuple(float(v) for v in values)
@@ -221,6 +226,20 @@ def place(
         sizes = {"source_size": media_entry.source_size, "model_size": media_entry.model_size}
         moved = convert(values, source_space, target_space, **sizes)
     return round_to_space(moved, target_space)
+
+
+def _check_box(box: Sequence[float], media_entry: MediaEntry, *, space: str) -> None:
+    """ValueError for a box that no answer could meet: its reward would be 0 for every completion."""
+    x1, y1, x2, y2 = box
+    if x1 > x2 or y1 > y2:
+        raise ValueError("a box is x1 y1 x2 y2 with x1 <= x2 and y1 <= y2 (not x, y, width, height)")
+    found = check_space(space, kind="box")
+    width, height = _extent(found, source_size=media_entry.source_size, model_size=media_entry.model_size)
+    if x2 < 0 or y2 < 0 or x1 > width or y1 > height:
+        raise ValueError(
+            f"it lies outside the {media_entry.kind}, which reaches to {width:g} {height:g} in {space}; "
+            "is that the space of the answers?"
+        )
 
 
 def _duration(media_entry: MediaEntry) -> float:

@@ -163,6 +163,25 @@ def test_an_answer_that_is_no_box_names_the_sample(answer):
         moved(boxed(answer), entry())
 
 
+@pytest.mark.parametrize(
+    ("answer", "space", "why"),
+    [
+        ([-50, -50, -10, -10], "original_px", r"outside the image, which reaches to \d+ \d+ in original_px"),
+        ([500, 500, 600, 600], "0..100", "outside the image, which reaches to 100 100 in 0..100; is that the space of"),
+        ([60, 60, 10, 10], "original_px", r"x1 <= x2 and y1 <= y2 \(not x, y, width, height\)"),
+        ([float("nan"), 1, 2, 3], "original_px", "its numbers are not finite"),
+        ([[1, 2, 3, 4], [0, 0, 1, float("inf")]], "original_px", "its numbers are not finite"),
+    ],
+)
+def test_a_box_that_no_answer_could_meet_is_an_error_not_a_reward_of_0(answer, space, why):
+    with pytest.raises(DataError, match=rf"t\.jsonl:3 \(id=s1\): answer .* is not a box: .*{why}"):
+        moved(boxed(answer, space), entry())
+
+
+def test_a_box_may_reach_beyond_the_picture_in_part():
+    assert moved(boxed([-10, 50, 50, 150], "0..100"), entry()).answer == [-28, 70, 140, 210]
+
+
 def test_a_time_on_a_still_names_the_sample():
     with pytest.raises(DataError, match="needs a clip with a duration"):
         moved(boxed([1.0, 2.0], "seconds"), entry(), kind="time", time_space="0..100")

@@ -17,8 +17,8 @@ from mmrl.scoring.listings import parse_detections, parse_points, parse_spans, p
 from mmrl.scoring.places import each_place
 
 SPACES = ("original_px", "model_px", "0..1", "0..100", "0..1000")
-coordinate = st.integers(0, 1280)
-box = st.lists(coordinate, min_size=4, max_size=4)
+# In every space a part of the picture, which reaches to 1 in the smallest; some reach beyond it.
+box = st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(1, 1280), st.integers(1, 720)).map(list)
 
 
 def clip(*, source_size=(1280, 720), model_size=(280, 140), duration_s=12.0) -> MediaEntry:
