@@ -102,10 +102,16 @@ class CardSection(Section):
 
 
 class DatasetSection(Section):
-    path: str = Field(description="file or folder (JSONL, JSON, Parquet, Hugging Face dataset folder)")
+    path: str = Field(
+        description="file or folder (JSONL, JSON, Parquet, Hugging Face dataset folder); `*`: all files that fit"
+    )
     name: str | None = Field(default=None, description="name in metrics; null: the file's stem")
     card: str | CardSection = Field(default_factory=lambda: CardSection.model_validate({}), description="card or path")
     split: str | None = Field(default=None, description="split of a Hugging Face dataset dictionary")
+    select: dict[str, Any] = Field(
+        default_factory=dict,
+        description="only rows with this value in this column, or one of these values ({split: testA}); empty: all",
+    )
     root: str | None = Field(
         default=None, description="folder relative media paths start from; null: the data file's folder"
     )

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
 from mmrl.config.schema import CardSection, DataSection, DatasetSection
 from mmrl.data.cards import CardReader, resolve_card
 from mmrl.data.locate import MediaRules
-from mmrl.data.rows import Rows, open_rows
+from mmrl.data.many_files import open_files
+from mmrl.data.rows import Rows
 from mmrl.data.sample import Sample
 from mmrl.data.seen_ids import SeenIds
 from mmrl.data.skipped import Skipped, SkippedLog
@@ -131,7 +132,7 @@ def read_dataset(section: DatasetSection, *, data: DataSection, relative_to: Pat
         templates=resolve_templates(section, data=data),
         rules=MediaRules(source_fps=section.source_fps, pdf_dpi=data.pdf_dpi, allow_urls=data.allow_urls),
     )
-    rows = open_rows(path, split=section.split, robot=reader.card.robot)
+    rows = open_files(path, split=section.split, robot=reader.card.robot)
     dataset = _check_rows(rows, reader, section=section, policies=_Policies(data, skipped))
     skipped.check()
     if not len(rows):
@@ -180,10 +181,15 @@ def _check_rows(rows: Rows, reader: CardReader, *, section: DatasetSection, poli
     codes: dict[str, int] = {}
     budgets: dict[str, int] = {}
     seen = SeenIds()
-    number = -1
+    selected = 0
     for number in range(len(rows)):
+        selected += 1
         try:
-            sample = reader.sample(rows.read(number), number=number, origin=rows.origin(number))
+            row = rows.read(number)
+            if not _is_selected(row, section.select, origin=rows.origin(number)):
+                selected -= 1
+                continue
+            sample = reader.sample(row, number=number, origin=rows.origin(number))
             _check_unique(sample, [row_numbers[place] for place in seen.twins(sample.sample_id)], rows, reader)
         except DataError as error:
             policies.handle(error, dataset=reader.dataset, origin=rows.origin(number))
@@ -195,9 +201,24 @@ def _check_rows(rows: Rows, reader: CardReader, *, section: DatasetSection, poli
         tasks.append(codes.setdefault(sample.task, len(codes)))
         if len(row_numbers) == section.max_samples:
             break
-    policies.skipped.rows_read(reader.dataset, number + 1)
+    if section.select and not selected:
+        wanted = ", ".join(f"{column}: {value!r}" for column, value in section.select.items())
+        raise DataError(
+            f"dataset {reader.dataset!r}: none of the {len(rows)} rows has what `select` asks for ({wanted})"
+        )
+    policies.skipped.rows_read(reader.dataset, selected)
     row_N, task_N = np.frombuffer(row_numbers, dtype=np.uint32), np.frombuffer(tasks, dtype=np.int32)
     return _Dataset(reader.dataset, rows, reader, row_N, task_N, tuple(codes), budgets)
+
+
+def _is_selected(row: Mapping[str, Any], select: Mapping[str, Any], *, origin: str) -> bool:
+    """Whether a row has the values that are asked for. DataError for a column that it does not have."""
+    for column, wanted in select.items():
+        if column not in row:
+            raise DataError(f"no column {column!r}, which `select` names; present: {', '.join(row)}", where=origin)
+        if row[column] not in (wanted if isinstance(wanted, list) else [wanted]):
+            return False
+    return True
 
 
 def _check_unique(sample: Sample, suspects: Sequence[int], rows: Rows, reader: CardReader) -> None:

@@ -149,3 +149,14 @@ def test_many_rows_cost_little_memory(tmp_path):  # fault 50
     tracemalloc.stop()
     assert len(samples) == 3000
     assert kept / 3000 < 300  # bytes a row; the text of one is 2,000
+
+
+def test_select_reads_the_rows_with_the_values_asked_for(tmp_path):
+    rows = [*text_rows(2, split="train"), *text_rows(1, split="testA"), *text_rows(1, split="testB")]
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    assert ids(read(path, select={"split": "testA"})) == ["a:3"]
+    assert ids(read(path, select={"split": ["testA", "testB"]})) == ["a:3", "a:4"]
+    with pytest.raises(DataError, match=r"none of the 4 rows has what `select` asks for \(split: 'val'\)"):
+        read(path, select={"split": "val"})
+    with pytest.raises(DataError, match=r"^a.jsonl:1: no column 'spilt', which `select` names; present: .*split"):
+        read(path, select={"spilt": "testA"})

@@ -1,0 +1,258 @@
+"""`mmrl evaluate`: a model's scores on benchmarks, from local files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+
+from mmrl.config.schema import CacheSection, ModelSection, RunConfig, VideoSection
+from mmrl.data.cache import PixelCache
+from mmrl.data.decoder import MediaOpener
+from mmrl.data.fingerprint import ContentHashes
+from mmrl.data.prepare import Preparer
+from mmrl.data.sample import Sample
+from mmrl.data.skipped import SkippedLog
+from mmrl.errors import ConfigError, MmrlError
+from mmrl.evaluate.benchmark import TASK, Benchmark, Rows, columns_of, load_benchmark, read_rows
+from mmrl.evaluate.flight import BatchFlight, Flight, JoiningFlight
+from mmrl.evaluate.records import Record, RecordFile
+from mmrl.evaluate.result import Outcome, outcome_of, question_of, table, write_results, write_scores
+from mmrl.evaluate.runner import Job, Runner, rescore
+from mmrl.models.families import FamilyProcessor
+from mmrl.models.load import load_weights, processor_of
+from mmrl.models.trained_with import checkpoint_settings
+from mmrl.scoring.router import Router
+from mmrl.training.run_folder import environment
+
+MODEL = "model.json"
+
+
+@dataclass(frozen=True)
+class EvaluateRequest:
+    """What is evaluated. tasks: names of shipped benchmarks or paths of task files. root: folder of their files.
+
+    batch: requests that the engine has at once. retry_failed: ask again what failed before. rescore: score stored
+    answers, without a model. repeats, temperature, max_new_tokens: None: as the task files say.
+    """
+
+    model: ModelSection
+    tasks: tuple[str, ...]
+    root: Path
+    out: Path
+    cache: Path
+    engine: Literal["hf", "vllm"] = "hf"
+    limit: int | None = None
+    repeats: int | None = None
+    temperature: float | None = None
+    max_new_tokens: int | None = None
+    seed: int = 0
+    batch: int = 16
+    workers: int = 0
+    retry_failed: bool = False
+    rescore: bool = False
+
+
+@dataclass
+class _Plan:
+    """A benchmark that can run: its rows, what is known of it, what is to be asked. answers: by key, stored before."""
+
+    job: Job
+    rows: Rows
+    answers: dict[str, list[Record]]
+
+
+def evaluate_command(request: EvaluateRequest) -> int:
+    """Ask, score, print a table and write the results to `out`. Returns 0, or 1 when a benchmark could not run or
+    questions failed.
+
+    Raises ConfigError for a benchmark that is not there, and where `out` holds answers of another model or seed.
+    """
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    benchmarks = [_benchmark(name, request) for name in request.tasks]
+    if len({benchmark.name for benchmark in benchmarks}) < len(benchmarks):
+        raise ConfigError("a benchmark is named twice in --tasks")
+    made_with = _made_with(request)
+    _claim(request.out, made_with)
+    processor = processor_of(request.model)
+    with ExitStack() as stack:
+        opener = stack.enter_context(MediaOpener(VideoSection(), workers=request.workers))
+        plans, outcomes = [], {}
+        for benchmark in benchmarks:
+            try:
+                plans.append(_plan(benchmark, request, processor, opener, stack))
+            except MmrlError as error:  # the other benchmarks do not wait for its files to be mended
+                outcomes[benchmark.name] = Outcome(benchmark, problem=str(error))
+                console.print(f"{benchmark.name}: cannot run: {error}", style="red", markup=False)
+        _answer(plans, request, processor, console)
+        for plan in plans:
+            outcomes[plan.job.benchmark.name] = _finished(plan, request.out)
+    ordered = [outcomes[benchmark.name] for benchmark in benchmarks]
+    write_results(request.out, ordered, made_with={**made_with, "environment": environment()})
+    Console(file=sys.stdout, highlight=False).print(table(ordered))
+    if any(b.section.provenance.layout != "verified" for b in benchmarks):
+        console.print("* the task file's layout was not checked on the published files")
+    whole = all(outcome.numbers is not None and not outcome.numbers.n_failed for outcome in ordered)
+    return 0 if whole else 1
+
+
+def _benchmark(name: str, request: EvaluateRequest) -> Benchmark:
+    return load_benchmark(name).answered_by(
+        repeats=request.repeats, temperature=request.temperature, max_new_tokens=request.max_new_tokens
+    )
+
+
+def _made_with(request: EvaluateRequest) -> dict[str, Any]:
+    """What answers depend on beside the task files: another value must not continue them."""
+    return {
+        "model": {"path": str(request.model.path), "dtype": request.model.dtype, "weights": _weights_hash(request)},
+        "engine": request.engine,
+        "seed": request.seed,
+    }
+
+
+def _weights_hash(request: EvaluateRequest) -> str:
+    """Of the contents of the model's files; remembered beside the pixel cache, so that they are read once."""
+    folder = Path(request.model.path)
+    if not folder.is_dir():
+        return ""  # a hub id; its revision is in the model section
+    request.cache.mkdir(parents=True, exist_ok=True)
+    hashes = ContentHashes(request.cache / PixelCache.INDEX)
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".safetensors", ".json", ".jinja"))
+    return hashlib.sha256("".join(f"{f.name} {hashes.of(f).sha256}\n" for f in files).encode()).hexdigest()[:16]
+
+
+def _claim(out: Path, made_with: Mapping[str, Any]) -> None:
+    """Write what the folder's answers are made with. ConfigError where it holds others."""
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / MODEL
+    if path.is_file() and (before := json.loads(path.read_text(encoding="utf-8"))) != made_with:
+        changed = ", ".join(key for key in made_with if before.get(key) != made_with[key])
+        raise ConfigError(f"{out} holds answers made with another {changed} ({path}); give another --out")
+    path.write_text(json.dumps(made_with, indent=2) + "\n", encoding="utf-8")
+
+
+def _plan(
+    benchmark: Benchmark, request: EvaluateRequest, processor: FamilyProcessor, opener: MediaOpener, stack: ExitStack
+) -> _Plan:
+    settings = checkpoint_settings(request.model.path)
+    config = benchmark.config(
+        request.model,
+        cache=CacheSection(dir=str(request.cache)),
+        budgets=settings.budgets if settings else {},
+        workers=request.workers,
+    )
+    rows = read_rows(benchmark, config, root=request.root, limit=request.limit)
+    router = stack.enter_context(Router(config.rewards, relative_to=benchmark.relative_to))
+    router.validate([TASK])
+    spaces = {"box_space": processor.box_space, "time_space": processor.time_space}
+    router.check_spaces({TASK: rows.samples[0].answer_space}, **spaces)
+    folder = request.out / benchmark.name
+    folder.mkdir(exist_ok=True)
+    records = RecordFile(folder / "samples.jsonl", task_hash=benchmark.hash, repeats=benchmark.section.answers.repeats)
+    known = {key: of for key, of in records.read().items() if not (request.retry_failed and of[0].is_failed)}
+    for row in rows.failed:
+        key = row.sample_id or row.where
+        known.setdefault(key, [Record(benchmark.hash, key, 0, "media_error", reason=row.reason)])
+    records.keep(known)
+    keys = [rows.samples[index].sample_id for index in range(len(rows.samples))]
+    job = Job(
+        benchmark=benchmark,
+        samples=rows.samples,
+        todo=[index for index, key in enumerate(keys) if key not in known],
+        preparer=_preparer(config, request, processor, opener, router),
+        router=router,
+        records=records,
+    )
+    if request.rescore and job.todo:
+        raise ConfigError(f"--rescore: {len(job.todo)} of {rows.size} questions have no stored answer in {folder}")
+    return _Plan(job, rows, known)
+
+
+def _preparer(
+    config: RunConfig, request: EvaluateRequest, processor: FamilyProcessor, opener: MediaOpener, router: Router
+) -> Preparer:
+    return Preparer(
+        cache=PixelCache(request.cache),
+        opener=opener,
+        processor=processor,
+        config=config,
+        data=config.data,
+        skipped=SkippedLog(None, max_fraction=1.0),
+        geometry_kind=router.geometry_kind,
+    )
+
+
+def _answer(plans: Sequence[_Plan], request: EvaluateRequest, processor: FamilyProcessor, console: Console) -> None:
+    """Ask what has no answer yet; score answers of an earlier run."""
+    for plan in plans:
+        rescore(plan.job, _answered_samples(plan), plan.answers)
+    jobs = [plan.job for plan in plans if plan.job.todo]
+    if not jobs:
+        return
+    with ExitStack() as stack:
+        flight = _open_flight(request, processor, stack, plans)
+        told = _Progress(console)
+        Runner(jobs, flight, ready=2 * request.batch, seed=request.seed, told=told).run()
+
+
+def _answered_samples(plan: _Plan) -> dict[str, Sample]:
+    """The samples of stored answers, with the answers that these were compared with."""
+    found = {}
+    for sample in plan.rows.samples:
+        if (records := plan.answers.get(sample.sample_id)) is not None:
+            stored = records[0]
+            if stored.answer is not None:
+                sample = replace(sample, answer=stored.answer, answer_space=stored.answer_space)
+            found[sample.sample_id] = sample
+    return found
+
+
+def _open_flight(
+    request: EvaluateRequest, processor: FamilyProcessor, stack: ExitStack, plans: Sequence[_Plan]
+) -> Flight:
+    model = load_weights(request.model).eval()
+    if request.engine == "hf":
+        from mmrl.rollout.hf_engine import HfEngine
+
+        return BatchFlight(HfEngine(model, processor), size=request.batch)
+    from mmrl.models.merged import merged_parameters
+    from mmrl.rollout.vllm_engine import VllmEngine
+    from mmrl.rollout.vllm_types import CoreOptions
+
+    sections = [plan.job.benchmark.section for plan in plans]
+    longest = max(section.max_prompt_tokens + section.answers.max_new_tokens for section in sections)
+    options = CoreOptions(
+        dtype=request.model.dtype, max_model_len=longest, trust_remote_code=request.model.trust_remote_code
+    )
+    engine = stack.enter_context(closing(VllmEngine(processor, options)))
+    engine.sync_weights(merged_parameters(model), 0)
+    return JoiningFlight(engine, size=request.batch)
+
+
+def _finished(plan: _Plan, out: Path) -> Outcome:
+    """The numbers of a benchmark whose questions all have records."""
+    job, records = plan.job, plan.job.records.read()
+    columns = {sample.sample_id: columns_of(sample) for sample in plan.rows.samples}
+    questions = [question_of(key, of_key, job.scores, columns.get(key, {})) for key, of_key in records.items()]
+    write_scores(out / job.benchmark.name, questions)
+    return outcome_of(job.benchmark, questions)
+
+
+class _Progress:
+    """A line of what is done of each benchmark, every tenth of its questions."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def __call__(self, job: Job) -> None:
+        total = len(job.todo)
+        if job.done == total or job.done % max(1, total // 10) == 0:
+            self._console.print(f"{job.benchmark.name}: {job.done} of {total}")

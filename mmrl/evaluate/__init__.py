@@ -1,0 +1,1 @@
+"""Benchmarks: task files, a runner whose stages overlap, numbers that say what they are made of."""

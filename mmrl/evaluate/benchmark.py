@@ -1,0 +1,162 @@
+"""Benchmarks by name: the task file, its rows, and the configuration that training would read them under.
+
+A task file is a dataset and a reward, so everything after the file is what training uses: cards, templates, budgets,
+the pixel cache, spaces, the reward's parser.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mmrl.config.benchmark_section import AnswerSection, BenchmarkSection
+from mmrl.config.load import read_section
+from mmrl.config.schema import (
+    BudgetClass,
+    CacheSection,
+    CardSection,
+    DataSection,
+    DatasetSection,
+    ModelSection,
+    RewardsSection,
+    RunConfig,
+)
+from mmrl.data.readers import SampleSet, read_dataset
+from mmrl.data.sample import Sample
+from mmrl.data.skipped import Skipped, SkippedLog
+from mmrl.data.source import source_name
+from mmrl.errors import ConfigError, DataError, did_you_mean
+from mmrl.plugins import shipped_dir
+
+TASK = "parts"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A task file that was read. name: its file's stem. relative_to: what rewards of its own start from."""
+
+    name: str
+    section: BenchmarkSection
+    relative_to: Path
+
+    @cached_property
+    def hash(self) -> str:
+        """Of all that moves a score: the task file, without where its facts are from."""
+        facts = self.section.model_dump(mode="json", exclude={"provenance"})
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+    def answered_by(self, **changes: Any) -> Benchmark:
+        """With other answers than the task file says; None changes nothing."""
+        given = {key: value for key, value in changes.items() if value is not None}
+        answers = AnswerSection.model_validate({**self.section.answers.model_dump(), **given})
+        if answers.repeats > 1 and answers.temperature == 0:
+            raise ConfigError(
+                f"{self.name}: {answers.repeats} answers at temperature 0 would be equal; give --temperature"
+            )
+        return replace(self, section=self.section.model_copy(update={"answers": answers}))
+
+    def config(
+        self, model: ModelSection, *, cache: CacheSection, budgets: Mapping[str, BudgetClass], workers: int
+    ) -> RunConfig:
+        """What a training with this benchmark as its held-out data would be configured as.
+
+        budgets: of the model's own training, for classes that the task file does not set.
+        """
+        defaults = RunConfig.model_fields["budgets"].get_default(call_default_factory=True)
+        data = DataSection(
+            val=(self.section.data.model_copy(update={"name": self.name}),),
+            max_prompt_tokens=self.section.max_prompt_tokens,
+            too_long="skip",
+            bad_media="skip",
+            max_skipped_fraction=1.0,
+            decode_workers=workers,
+        )
+        return RunConfig(
+            model=model,
+            budgets={**defaults, **budgets},
+            data=data,
+            cache=cache,
+            rewards=RewardsSection(tasks={TASK: self.section.score}, workers=workers),
+        )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The questions of a benchmark. failed: rows whose medium is not there; they count as questions."""
+
+    samples: SampleSet
+    failed: tuple[Skipped, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.samples) + len(self.failed)
+
+
+def load_benchmark(name: str) -> Benchmark:
+    """A shipped benchmark by name, or a task file by path (./mine.yaml)."""
+    is_path = "/" in name or name.endswith((".yaml", ".yml"))
+    path = Path(name) if is_path else shipped_dir("datasets") / "benchmarks" / f"{name}.yaml"
+    if not path.is_file():
+        known = shipped_benchmarks()
+        listed = f"shipped: {', '.join(known)}; a file of yours is named by its path"
+        raise ConfigError(f"no benchmark {name!r}; {listed}{did_you_mean(name, known)}")
+    return Benchmark(path.stem, read_section(path, BenchmarkSection), path.absolute().parent)
+
+
+def shipped_benchmarks() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in (shipped_dir("datasets") / "benchmarks").glob("*.yaml")))
+
+
+def read_rows(benchmark: Benchmark, config: RunConfig, *, root: Path, limit: int | None = None) -> Rows:
+    """The rows, checked. Raises DataError for files that are not what the task file expects, and for rows without an
+    answer: a split whose answers are not published cannot be scored.
+    """
+    [dataset] = config.data.val
+    skipped = SkippedLog(None, max_fraction=1.0)
+    section = dataset if limit is None else dataset.model_copy(update={"max_samples": limit})
+    samples = read_dataset(_of_one_task(section), data=config.data, relative_to=root, skipped=skipped)
+    rows = Rows(samples, skipped.rows)
+    expected = benchmark.section.expect.rows
+    if expected is not None and limit is None and rows.size != expected:
+        raise DataError(
+            f"benchmark {benchmark.name}: {root / dataset.path} has {rows.size} rows, the task file expects "
+            f"{expected}; use the published files, or set expect.rows in a task file of your own"
+        )
+    first = samples[0]
+    for column in (*benchmark.section.expect.columns, *_named_columns(benchmark.section)):
+        if column not in columns_of(first):
+            known = ", ".join(columns_of(first))
+            raise DataError(
+                f"{first.where}: no column {column!r}, which benchmark {benchmark.name} names; has: {known}"
+            )
+    for index in range(len(samples)):
+        if (sample := samples[index]).answer in (None, "", []):
+            raise DataError(
+                f"{sample.where}: benchmark {benchmark.name}: no answer; this split cannot be scored (its answers may "
+                "not be published)"
+            )
+    return rows
+
+
+def columns_of(sample: Sample) -> dict[str, Any]:
+    """What scores may be reported and grouped by: the row's other columns, and `media`, its first medium's place."""
+    return {**sample.columns, "media": source_name(sample.media[0]) if sample.media else None}
+
+
+def _of_one_task(section: DatasetSection) -> DatasetSection:
+    """The dataset with every row of the one task whose reward is the benchmark's score."""
+    card = CardSection(preset=section.card) if isinstance(section.card, str) else section.card
+    update = {"task": TASK, "columns": {**card.columns, "task": None}}
+    return section.model_copy(
+        update={"card": CardSection(**{k: getattr(card, k) for k in card.model_fields_set} | update)}
+    )
+
+
+def _named_columns(section: BenchmarkSection) -> tuple[str, ...]:
+    groups = section.average["groups"] if isinstance(section.average, dict) else None
+    return tuple(dict.fromkeys(name for name in (*section.report, section.cluster, groups) if name is not None))

@@ -1,0 +1,97 @@
+"""What a model answered, one line an answer, and how an interrupted evaluation finds what is missing.
+
+samples.jsonl only grows while a benchmark runs. All answers to a question are written at once; of a process that was
+killed in the middle of that, the question is asked again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from mmrl.errors import DataError
+
+Status = Literal["ok", "truncated", "error", "media_error"]
+FAILED: tuple[Status, ...] = ("error", "media_error")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One answer. task_hash, key (the sample's id) and repeat name it.
+
+    status: truncated: cut at the longest answer, and scored as it is; error, media_error: there is no answer, and
+    `reason` says why. answer, answer_space: the dataset's, as it was compared, in the model's space.
+    """
+
+    task_hash: str
+    key: str
+    repeat: int
+    status: Status
+    completion: str = ""
+    num_tokens: int = 0
+    reason: str = ""
+    answer: Any = None
+    answer_space: str | None = None
+
+    @property
+    def is_failed(self) -> bool:
+        return self.status in FAILED
+
+
+class RecordFile:
+    """samples.jsonl of one benchmark. Other task hashes than the present one stay in the file and are not read."""
+
+    def __init__(self, path: Path, *, task_hash: str, repeats: int) -> None:
+        self.path, self.task_hash, self.repeats = path, task_hash, repeats
+
+    def read(self) -> dict[str, list[Record]]:
+        """The records of every question that has all its answers, or failed; a cut last line is left out."""
+        found: dict[str, dict[int, Record]] = defaultdict(dict)
+        for record in self._rows():
+            if record.task_hash == self.task_hash:
+                found[record.key][record.repeat] = record
+        whole = {key: [records[n] for n in sorted(records)] for key, records in found.items()}
+        return {key: records for key, records in whole.items() if self._is_whole(records)}
+
+    def keep(self, records: Mapping[str, Iterable[Record]]) -> None:
+        """Leave of the present task's records only these: the file has each answer once from then on."""
+        others = [record for record in self._rows() if record.task_hash != self.task_hash]
+        kept = [*others, *(record for of_key in records.values() for record in of_key)]
+        new = self.path.with_suffix(".new")
+        with new.open("w", encoding="utf-8") as file:
+            file.writelines(map(_line, kept))
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.path)
+
+    def append(self, records: Iterable[Record]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write("".join(map(_line, records)))
+
+    def _is_whole(self, records: list[Record]) -> bool:
+        failed = records[0].is_failed and len(records) == 1
+        return failed or [record.repeat for record in records] == list(range(self.repeats))
+
+    def _rows(self) -> Iterator[Record]:
+        if not self.path.is_file():
+            return
+        lines = self.path.read_text(encoding="utf-8").split("\n")
+        for number, line in enumerate(lines, start=1):
+            if not line:
+                continue
+            try:
+                yield Record(**json.loads(line))
+            except (ValueError, TypeError) as error:
+                if number == len(lines):  # without an end of line: what was being written when the process was killed
+                    return
+                raise DataError(f"{self.path}:{number}: not a record of this version ({error})") from error
+
+
+def _line(record: Record) -> str:
+    return json.dumps(dataclasses.asdict(record), ensure_ascii=False) + "\n"

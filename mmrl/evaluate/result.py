@@ -1,0 +1,100 @@
+"""What an evaluation leaves: results.json with numbers and all that they depend on, scores.jsonl, a table."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from mmrl.evaluate.benchmark import Benchmark
+from mmrl.evaluate.numbers import Numbers, Question, by_value, numbers_of, part_means
+from mmrl.evaluate.records import Record
+from mmrl.evaluate.runner import Score
+
+RESULTS = "results.json"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One benchmark's numbers, or why there are none. parts: means by name. groups: column -> value -> numbers."""
+
+    benchmark: Benchmark
+    numbers: Numbers | None = None
+    parts: Mapping[str, float] | None = None
+    groups: Mapping[str, Mapping[str, Numbers]] | None = None
+    problem: str = ""
+
+
+def outcome_of(benchmark: Benchmark, questions: Sequence[Question]) -> Outcome:
+    section = benchmark.section
+    groups = section.average["groups"] if isinstance(section.average, dict) else None
+    total = numbers_of(questions, groups=groups, cluster=section.cluster)
+    found = {
+        column: {
+            value: numbers_of(part, cluster=section.cluster) for value, part in by_value(questions, column).items()
+        }
+        for column in section.report
+    }
+    return Outcome(benchmark, total, part_means(questions), found)
+
+
+def question_of(
+    key: str, records: Sequence[Record], scores: Mapping[tuple[str, int], Score], columns: Mapping[str, Any]
+) -> Question:
+    """The outcome of a question: its records with their scores."""
+    answered = [record for record in records if not record.is_failed]
+    return Question(
+        key=key,
+        scores=tuple(scores[key, record.repeat].value for record in answered),
+        parts=tuple(scores[key, record.repeat].parts for record in answered),
+        num_truncated=sum(record.status == "truncated" for record in answered),
+        columns=columns,
+    )
+
+
+def write_results(folder: Path, outcomes: Sequence[Outcome], *, made_with: Mapping[str, Any]) -> None:
+    """made_with: what the numbers depend on beside the task files."""
+    benchmarks = {outcome.benchmark.name: _json(outcome) for outcome in outcomes}
+    text = json.dumps({"benchmarks": benchmarks, **made_with}, indent=2, ensure_ascii=False)
+    (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+
+
+def write_scores(folder: Path, questions: Sequence[Question]) -> None:
+    """One line a question: its id and the scores of its answers; null: could not be scored; none: it failed."""
+    lines = ({"key": q.key, "scores": [None if math.isnan(score) else score for score in q.scores]} for q in questions)
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    (folder / "scores.jsonl").write_text(text, encoding="utf-8")
+
+
+def _json(outcome: Outcome) -> dict[str, Any]:
+    section = outcome.benchmark.section
+    row: dict[str, Any] = {"task_hash": outcome.benchmark.hash, "version": section.version}
+    row["layout"] = section.provenance.layout
+    row["answers"] = section.answers.model_dump(mode="json")
+    row["budgets"] = {name: budget.model_dump(mode="json") for name, budget in section.data.budgets.items()}
+    row["template"] = section.data.user_template
+    if outcome.numbers is None:
+        return {**row, "problem": outcome.problem}
+    groups = {c: {v: asdict(n) for v, n in of.items()} for c, of in (outcome.groups or {}).items()}
+    return {**row, **asdict(outcome.numbers), "parts": outcome.parts, "groups": groups}
+
+
+def table(outcomes: Sequence[Outcome]) -> Table:
+    """A line per benchmark, scores in per cent. A star: the task file's layout was not checked on published files."""
+    shown = Table("benchmark", "score", "95% interval", "n", "failed", "unscored", "truncated", box=None)
+    for column in shown.columns[1:]:
+        column.justify = "right"
+    for outcome in outcomes:
+        name = outcome.benchmark.name + ("" if outcome.benchmark.section.provenance.layout == "verified" else " *")
+        if (numbers := outcome.numbers) is None:
+            shown.add_row(name, "-", "", "", "", "", "")
+            continue
+        counts = (numbers.n_total, numbers.n_failed, numbers.n_unscored, numbers.n_truncated)
+        interval = f"{100 * numbers.low:.1f} to {100 * numbers.high:.1f}"
+        shown.add_row(name, f"{100 * numbers.score:.1f}", interval, *map(str, counts))
+    return shown

@@ -1,0 +1,134 @@
+"""`mmrl evaluate` from files to numbers, on the tiny model: every shipped benchmark, interruptions, bad files."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from makers.benchmarks import ROWS, write_benchmarks
+from makers.command import mmrl
+from makers.tiny_models import tiny_model_dir
+
+from mmrl.evaluate.benchmark import load_benchmark, shipped_benchmarks
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    return write_benchmarks(tmp_path_factory.mktemp("benchmarks"))
+
+
+def arguments(files: Path, out: Path, *tasks: str) -> list[object]:
+    model = ("--model", tiny_model_dir("qwen2_5_vl"), "--dtype", "float32", "--workers", 1)
+    where = ("--root", files, "--out", out, "--cache", files / "cache")
+    return ["evaluate", *model, *where, "--tasks", ",".join(tasks), "--limit", ROWS, "--max-new-tokens", 6]
+
+
+def results(out: Path) -> dict:
+    return json.loads((out / "results.json").read_text())
+
+
+def answers(out: Path, task: str) -> dict[str, str]:
+    lines = (out / task / "samples.jsonl").read_text().splitlines()
+    found = {row["key"]: row["completion"] for row in map(json.loads, lines)}
+    assert len(found) == len(lines), "no question has two answers"
+    return found
+
+
+def test_every_shipped_benchmark_runs_from_its_published_layout(files, tmp_path):
+    names = shipped_benchmarks()
+    said = mmrl(*arguments(files, tmp_path / "out", *names))
+    assert said.code == 0, said.err
+    found = results(tmp_path / "out")
+    assert list(found["benchmarks"]) == list(names)
+    for name, row in found["benchmarks"].items():
+        assert (row["n_total"], row["n_scored"], row["n_failed"]) == (ROWS, ROWS, 0), name
+        assert row["task_hash"] == load_benchmark(name).answered_by(max_new_tokens=6).hash
+        assert list(row["groups"]) == list(load_benchmark(name).section.report)
+    assert found["model"]["weights"] and found["environment"]["versions"]["torch"]
+    assert said.line_with("mmstar *", "0.0 to")
+
+
+def test_a_second_run_asks_nothing_and_a_rescore_needs_no_model(files, tmp_path):
+    out = tmp_path / "out"
+    assert mmrl(*arguments(files, out, "mmstar", "screenspot_pro")).code == 0
+    first, before = results(out), answers(out, "screenspot_pro")
+    stored = out / "screenspot_pro" / "samples.jsonl"
+    rows = [json.loads(line) for line in stored.read_text().splitlines()]
+    rows[0]["completion"] = "[20, 20]"  # in the box, in the model's space
+    stored.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert mmrl(*arguments(files, out, "mmstar", "screenspot_pro"), "--rescore").code == 0
+    second = results(out)["benchmarks"]
+    assert second["screenspot_pro"]["score"] == pytest.approx(1 / ROWS)
+    assert second["mmstar"] == first["benchmarks"]["mmstar"] and answers(out, "screenspot_pro").keys() == before.keys()
+
+
+def test_a_killed_run_goes_on_where_it_stopped(files, tmp_path):
+    """Every question once, none missing, the same answers, however many are decoded together."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert mmrl(*arguments(files, whole, "mmstar", "chartqa"), "--batch", 1).code == 0
+    command = [sys.executable, "-m", "mmrl", *map(str, arguments(files, killed, "mmstar", "chartqa")), "--batch", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    stored, deadline = killed / "mmstar" / "samples.jsonl", time.monotonic() + 120
+    while not (stored.is_file() and stored.read_text().count("\n")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert mmrl(*arguments(files, killed, "mmstar", "chartqa"), "--batch", 4).code == 0
+    for task in ("mmstar", "chartqa"):
+        assert answers(killed, task) == answers(whole, task)
+    assert results(killed)["benchmarks"] == results(whole)["benchmarks"]
+
+
+def test_broken_files_and_media_stop_nothing_else(tmp_path):
+    files = write_benchmarks(tmp_path / "files", ["screenspot_pro", "charades_sta", "mmstar"])
+    (files / "MMStar" / "mmstar.parquet").write_bytes(b"no parquet")
+    (files / "ScreenSpot-Pro" / "images" / "1.png").unlink()
+    clip = files / "Charades_v1_480" / "0.mp4"
+    clip.write_bytes(clip.read_bytes()[:900])
+    out = tmp_path / "out"
+    said = mmrl(*arguments(files, out, "mmstar", "screenspot_pro", "charades_sta"))
+    assert said.code == 1
+    assert said.line_with("mmstar: cannot run", "not a Parquet file")
+    found = results(out)["benchmarks"]
+    assert "not a Parquet file" in found["mmstar"]["problem"]
+    for name in ("screenspot_pro", "charades_sta"):
+        assert (found[name]["n_total"], found[name]["n_failed"], found[name]["n_scored"]) == (ROWS, 1, ROWS - 1)
+    rows = [json.loads(line) for line in (out / "charades_sta" / "samples.jsonl").read_text().splitlines()]
+    assert [row["status"] for row in rows if row["key"] == "test:1"] == ["media_error"]
+    clip.write_bytes((files / "Charades_v1_480" / "1.mp4").read_bytes())
+    assert mmrl(*arguments(files, out, "charades_sta")).code == 1, "what failed is not asked again unless told to"
+    assert mmrl(*arguments(files, out, "charades_sta"), "--retry-failed").code == 0
+    assert results(out)["benchmarks"]["charades_sta"]["n_failed"] == 0
+
+
+def test_what_cannot_be_scored_is_refused_before_anything_is_loaded(files, tmp_path):
+    said = mmrl(*arguments(files, tmp_path / "out", "mmstarr"))
+    assert said.code == 2 and said.line_with("no benchmark 'mmstarr'", "did you mean 'mmstar'?")
+    without = write_benchmarks(tmp_path / "files", ["charades_sta"])
+    rows = (without / "charades_sta" / "test.jsonl").read_text().replace("[0.0, 1.0]", "[]")
+    (without / "charades_sta" / "test.jsonl").write_text(rows)
+    said = mmrl(*arguments(without, tmp_path / "other", "charades_sta"))
+    assert said.code == 1 and said.line_with("cannot run", "test.jsonl:1 (id=test:1)", "no answer")
+    said = mmrl(*arguments(files, tmp_path / "out", "mmstar")[:-4])
+    assert said.code == 1 and said.line_with("has 3 rows, the task file expects 1500")
+
+
+def test_answers_of_another_model_are_not_continued(files, tmp_path):
+    out = tmp_path / "out"
+    assert mmrl(*arguments(files, out, "mmstar")).code == 0
+    said = mmrl(*arguments(files, out, "mmstar"), "--seed", 1)
+    assert said.code == 2 and said.line_with("holds answers made with another seed", "give another --out")
+
+
+def test_several_answers_need_a_temperature_and_count_by_mean_and_best(files, tmp_path):
+    said = mmrl(*arguments(files, tmp_path / "out", "mmstar"), "--repeats", 3)
+    assert said.code == 2 and said.line_with("3 answers at temperature 0 would be equal")
+    said = mmrl(*arguments(files, tmp_path / "out", "mmstar"), "--repeats", 3, "--temperature", 1)
+    assert said.code == 0, said.err
+    row = results(tmp_path / "out")["benchmarks"]["mmstar"]
+    assert row["best_of"] is not None and row["n_total"] == ROWS
+    lines = (tmp_path / "out" / "mmstar" / "scores.jsonl").read_text().splitlines()
+    assert [len(json.loads(line)["scores"]) for line in lines] == [3] * ROWS

@@ -1,0 +1,62 @@
+"""The numbers of a benchmark: nothing leaves the mean, groups and clusters count as they are declared."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mmrl.evaluate.numbers import Question, by_value, interval, numbers_of, part_means
+
+
+def question(key: str, *scores: float, truncated: int = 0, **columns: object) -> Question:
+    return Question(key, scores, truncated, columns)
+
+
+def test_what_failed_or_could_not_be_scored_counts_zero():
+    """Fault: means over what is left (3 right and 1 empty gave 100.0 elsewhere)."""
+    four = [question("a", 1.0), question("b", 1.0), question("c", 1.0), question("d")]
+    numbers = numbers_of(four)
+    assert (numbers.score, numbers.n_total, numbers.n_scored, numbers.n_failed) == (0.75, 4, 3, 1)
+    numbers = numbers_of([question("a", 1.0), question("b", math.nan)])
+    assert (numbers.score, numbers.n_scored, numbers.n_unscored) == (0.5, 1, 1)
+
+
+def test_a_mean_over_groups_is_not_the_mean_over_rows():
+    rows = [question(str(n), 1.0, kind="many") for n in range(3)] + [question("last", 0.0, kind="few")]
+    assert numbers_of(rows).score == 0.75
+    assert numbers_of(rows, groups="kind").score == 0.5
+
+
+def test_several_answers_count_by_their_mean_and_by_the_best():
+    numbers = numbers_of([question("a", 0.0, 1.0), question("b", 0.0, 0.0)])
+    assert (numbers.score, numbers.best_of) == (0.25, 0.5)
+    assert numbers_of([question("a", 1.0)]).best_of is None
+
+
+def test_cut_answers_are_counted():
+    assert numbers_of([question("a", 1.0, 0.0, truncated=2), question("b", 1.0)]).n_truncated == 2
+
+
+def test_rows_of_one_cluster_are_drawn_together():
+    """100 questions about 2 clips, one all right: the mean of a resample is 0, 0.5 or 1."""
+    values_N = np.repeat([0.0, 1.0], 50)
+    one_group = np.zeros(100, dtype=int)
+    assert interval(values_N, group_N=one_group, cluster_N=np.repeat([0, 1], 50), seed=0) == (0.0, 1.0)
+    low, high = interval(values_N, group_N=one_group, cluster_N=np.arange(100), seed=0)
+    assert low == pytest.approx(0.5 - 1.96 * 0.05, abs=0.02) and high == pytest.approx(0.5 + 1.96 * 0.05, abs=0.02)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_the_score_lies_in_its_interval_and_between_the_extremes(values):
+    numbers = numbers_of([question(str(n), value) for n, value in enumerate(values)])
+    assert min(values) - 1e-9 <= numbers.low <= numbers.high <= max(values) + 1e-9
+    assert numbers.score == pytest.approx(np.mean(values))
+
+
+def test_parts_and_values_of_columns():
+    rows = [Question("a", (1.0,), 0, {"kind": ["x", "y"]}, ({"iou": 0.5},)), Question("b", (), 0, {"kind": ["x", "y"]})]
+    assert part_means(rows) == {"iou": 0.25}
+    assert list(by_value(rows, "kind")) == ["['x', 'y']"]
+    assert list(by_value(rows, "other")) == ["None"]
