@@ -199,6 +199,7 @@ class _Table:
         self.extras: list[dict[str, float]] = [{} for _ in self.samples]
         self.events: Counter[str] = Counter()
         self.messages: dict[str, str] = {}
+        self.problems: list[dict[str, str]] = [{} for _ in self.samples]
 
     def put(self, row: int, part: Part, outcome: Outcome) -> None:
         place = row, part.column
@@ -211,11 +212,11 @@ class _Table:
         if outcome.event:
             key = f"{part.name}/{outcome.event}"
             self.events[key] += 1
-            if key not in self.messages:
-                sample = self.samples[row]
-                reason = outcome.message.removeprefix(f"{sample.where}: ")
-                fact = f"task {sample.task!r}, reward {part.name!r}: {outcome.event}: {reason}"
-                self.messages[key] = one_line(f"{sample.where}: {fact}")
+            sample = self.samples[row]
+            problem = one_line(f"{outcome.event}: {outcome.message.removeprefix(f'{sample.where}: ')}")
+            self.problems[row][part.name] = problem
+            fact = f"task {sample.task!r}, reward {part.name!r}: {problem}"
+            self.messages.setdefault(key, one_line(f"{sample.where}: {fact}"))
 
     def finish(self, rewards_P: tuple[TaskReward, ...]) -> Scores:
         return Scores(
@@ -232,4 +233,5 @@ class _Table:
             extras=tuple(self.extras),
             events=dict(self.events),
             messages=self.messages,
+            problems=tuple(self.problems),
         )

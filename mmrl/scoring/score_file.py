@@ -3,7 +3,8 @@
 Each line holds `completion`, `answer`, `task` and any other column; all reach the rewards. Lines with an `id` that
 agree in everything but the completion are one group, for rewards of the group form. Places and times in `answer` are
 in the space the completions are written in. The output repeats the lines in order and adds `reward` (null when
-unscored) and `reward_breakdown`. Without a config, every task is scored by the shipped reward of the same name.
+unscored), `reward_breakdown` and, where a part is unscored, `reward_problems`. Without a config, every task is scored by
+the shipped reward of the same name.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from mmrl.scoring.router import Router
 from mmrl.scoring.scores import Scores
 
 _OWN = ("completion", "answer", "task")
-_ADDED = ("reward", "reward_breakdown")
+_ADDED = ("reward", "reward_breakdown", "reward_problems")
 UNSCORED = 1
 
 
@@ -55,10 +56,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What is added to a line; None stands for unscored."""
+    """What is added to a line; None stands for unscored, for the reasons in `problems`, by part."""
 
     reward: float | None
     breakdown: dict[str, float | None]
+    problems: Mapping[str, str]
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        added = {"reward": self.reward, "reward_breakdown": self.breakdown}
+        return {**added, "reward_problems": self.problems} if self.problems else added
 
 
 def score_file(path: Path, *, config: Path | None = None, out: Path | None = None) -> int:
@@ -107,7 +114,7 @@ def _named(config: Path | None) -> Iterator[None]:
 def _results(scores: Scores) -> Iterator[Result]:
     for row, reward in enumerate(scores.rewards_N.tolist()):
         parts = {name: _json(value) for name, value in scores.row_breakdown(row).items()}
-        yield Result(_json(reward), parts)
+        yield Result(_json(reward), parts, scores.problems[row])
 
 
 def _json(value: float) -> float | None:
@@ -194,7 +201,8 @@ def _groups(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def _write(scored: Sequence[tuple[Row, Result]], out: Path | None) -> None:
-    added = ({**row.columns, "reward": r.reward, "reward_breakdown": r.breakdown} for row, r in scored)
+    own = ({name: value for name, value in row.columns.items() if name not in _ADDED} for row, _ in scored)
+    added = ({**columns, **result.columns} for columns, (_, result) in zip(own, scored, strict=True))
     text = "".join(json.dumps(columns, ensure_ascii=False) + "\n" for columns in added)
     if out is None:
         sys.stdout.write(text)

@@ -26,6 +26,7 @@ class Scores:
     extras: per row, the other numbers of rewards that return a dict, as `part.key`.
     events: count per `part/event` (see `mmrl.scoring.pool.Outcome`); messages: of each the first one, as
     one line that begins with the sample: `train.jsonl:3 (id=a): task 't', reward 'p': raised: ValueError: ...`.
+    problems: per row, why a part is NaN, by the part's name: `raised: ValueError: ...`.
 
     With parts box_iou (weight 1, value 0.6) and format (weight 0.2, is_format, value 1) a row's reward is
     1 * 0.6 + 0.2 * 1 = 0.8, and its task score is 0.6.
@@ -44,6 +45,7 @@ class Scores:
     extras: tuple[Mapping[str, float], ...]
     events: Mapping[str, int]
     messages: Mapping[str, str]
+    problems: tuple[Mapping[str, str], ...]
 
     @cached_property
     def rewards_N(self) -> np.ndarray:

@@ -49,6 +49,10 @@ def test_unscored_rows_are_null_counted_and_change_the_exit_code(tmp_path, capsy
     out = tmp_path / "out.jsonl"
     assert score_file(write(tmp_path / "in.jsonl", rows), out=out) == 1
     assert read(out)[1]["reward"] is None and read(out)[1]["reward_breakdown"] == {"choice": None}
+    assert read(out)[1]["reward_problems"] == {
+        "choice": "bad_answer: the answer 'Paris' is not one of the letters A to Z"
+    }
+    assert "reward_problems" not in read(out)[0]
     assert "choice/bad_answer: 1 (first: " in (err := capsys.readouterr().err)
     assert "in.jsonl:2 (id=line-2): task 'choice', reward 'choice': bad_answer: the answer 'Paris' is not" in err
 
