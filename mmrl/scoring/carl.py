@@ -29,7 +29,7 @@ class Tick:
 
     route: completion in percent after it. overspeed_mps: speed above the limit. uncomfortable: names of the comfort
     limits that are broken now. off_centre: more than 0.5 m from the lane's centre; None in a junction, where that does
-    not matter. ended_by: what ended the episode in this step.
+    not matter. ended_by: what ended the episode in this step. speed_share, is_jump: as those of CarlStep.
     """
 
     route: float
@@ -39,6 +39,19 @@ class Tick:
     uncomfortable: Collection[str] = ()
     off_centre: bool | None = False
     ended_by: str | None = None
+    speed_share: float = 1.0
+    is_jump: bool = False
+
+
+def speed_share(speed: float, traffic: float) -> float:
+    """The car's share of the mean speed of the traffic, at most 1; without traffic that moves 1, or 0 where it stands.
+
+    >>> speed_share(5.0, 10.0), speed_share(12.0, 10.0), speed_share(5.0, 0.0), speed_share(0.0, 0.0)
+    (0.5, 1.0, 1.0, 0.0)
+    """
+    if traffic <= 0:
+        return float(speed > 0)
+    return min(1.0, max(0.0, speed / traffic))
 
 
 def carl_steps(
@@ -70,6 +83,8 @@ def carl_steps(
             uncomfortable=sum(number < end for end in ends.values()),
             off_centre=tick.off_centre is not None and off_centre > patience,
             ended_by=tick.ended_by,
+            speed_share=tick.speed_share,
+            is_jump=tick.is_jump,
         )
         route = tick.route
         if tick.ended_by is not None:
@@ -89,7 +104,7 @@ def plan_ticks(plan: Sequence[Point], scene: Scene, *, speed_limit: float) -> li
     drive = Drive(motion, scene)
     route_S, ended_S = _completion(drive), _endings(drive)
     outside_S = drive.oncoming_S | ~np.asarray(shapely.covers(scene.drivable, drive.centre_S))
-    over_S = np.maximum(0.0, motion.speed_S - speed_limit)
+    over_S, traffic_S = np.maximum(0.0, motion.speed_S - speed_limit), _traffic_mps(drive)
     broken, ttc_S = motion.uncomfortable(), _ttc_violated(drive)
     return [
         Tick(
@@ -100,6 +115,7 @@ def plan_ticks(plan: Sequence[Point], scene: Scene, *, speed_limit: float) -> li
             uncomfortable=tuple(name for name, broken_S in broken.items() if broken_S[step]),
             off_centre=None if drive.in_crossing_S[step] else bool(drive.off_centre_S[step]),
             ended_by=ended_S.get(step),
+            speed_share=speed_share(float(motion.speed_S[step]), float(traffic_S[step])),
         )
         for step in range(1, drive.count)
     ]
@@ -127,13 +143,25 @@ def _off_road_share(drive: Drive) -> np.ndarray:
     return np.asarray(1.0 - on_S / shapely.area(drive.footprint_S))
 
 
+def _velocities(drive: Drive) -> np.ndarray:
+    """Of the agents, m/s, (A, S, 2)."""
+    return (drive.pose_AS3[:, 1 : drive.count + 1, :2] - drive.pose_AS3[:, : drive.count, :2]) / STEP_S
+
+
+def _traffic_mps(drive: Drive) -> np.ndarray:
+    """Mean speed of the agents that are no static objects, (S,); 0 without one."""
+    moving = [index for index, agent in enumerate(drive.scene.agents) if not agent.is_static]
+    speed_AS = np.hypot(*np.moveaxis(_velocities(drive)[moving], 2, 0))
+    return speed_AS.mean(axis=0) if moving else np.zeros(drive.count)
+
+
 def _ttc_violated(drive: Drive) -> np.ndarray:
     """Whether the car meets an agent 0.1 to 0.9 s on, both at constant velocity, (S,); never where it stands."""
     count, agents = drive.count, drive.scene.agents
     violated_S = np.zeros(count, dtype=bool)
     sizes_A2 = np.array([agent.size for agent in agents]).reshape(-1, 2)
     pose_AS3 = drive.pose_AS3[:, :count]
-    velocity_AS2 = (drive.pose_AS3[:, 1 : count + 1, :2] - pose_AS3[..., :2]) / STEP_S
+    velocity_AS2 = _velocities(drive)
     for ahead in _TTC_TICKS:
         moved_AS3 = pose_AS3.copy()
         moved_AS3[..., :2] += ahead * STEP_S * velocity_AS2

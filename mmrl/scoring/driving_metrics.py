@@ -17,10 +17,12 @@ from mmrl.scoring.listings import Point
 from mmrl.scoring.similarities import contrast_score
 from mmrl.scoring.trajectories import displacement_errors, displacements
 
+CarlForm = Literal["product", "sum"]
 PdmForm = Literal["pdms", "epdms", "recogdrive"]
 INFRACTIONS = {"pedestrian": 0.5, "vehicle": 0.6, "static": 0.65, "red_light": 0.7, "stop_sign": 0.8}
 _OVERSPEED_MPS = 2.23
 _COMFORT_LIMITS = 6
+_EPISODE_STEPS = 2000  # roughly those of an episode of CaRL that is driven to its end
 CARL_HINTS = ("collision", "red_light")
 """What ends an episode of CaRL with its penalty, the terminal hint."""
 
@@ -96,6 +98,7 @@ class CarlStep:
     route_before, route_after: completion in percent. overspeed_mps: speed above the limit, m/s. uncomfortable: how many
     of the six comfort limits are violated now or were within the sticky time. off_centre: more than 0.5 m from the
     lane's centre for longer than 3 s. ended_by: what ended the episode in this step, None where it goes on.
+    speed_share: of the mean speed of the traffic, at most 1. is_jump: a control moved by more than 0.25.
     """
 
     route_before: float
@@ -106,22 +109,50 @@ class CarlStep:
     uncomfortable: int = 0
     off_centre: bool = False
     ended_by: str | None = None
+    speed_share: float = 1.0
+    is_jump: bool = False
 
 
-def carl_reward(step: CarlStep) -> float:
+@dataclass(frozen=True, slots=True)
+class CarlRules:
+    """What CaRL can do and does not by default.
+
+    form: `sum` adds terms as nuPlan's score does. minimum_speed: slower than the traffic costs. action_jump: so does a
+    jump of the controls.
+    """
+
+    form: CarlForm = "product"
+    minimum_speed: bool = False
+    action_jump: bool = False
+
+
+def carl_reward(step: CarlStep, rules: CarlRules | None = None, *, steps: int = 1) -> float:
     """CaRL: (RC_t - RC_(t-1)) * product of soft factors - [ended by a collision or a red light].
 
     Factors: off the route's lanes 0; max(0, 1 - overspeed / 2.23); TTC violated 0.5; 1 - 0.5 n / 6 for n uncomfortable
-    limits; off centre 0.5.
+    limits; off centre 0.5; by its rules the share of the traffic's speed, and 0.5 for a jump of the controls.
+    sum: (5 dRC + 5 TTC + 4 speed + 2 comfort) / 16 in place of the first four, each of the last three 100 / 2000 where
+    nothing is violated; dRC is 0 off the route's lanes. steps: of the episode; longer ones than 2000 take their own.
 
     >>> carl_reward(CarlStep(10.0, 10.5)), carl_reward(CarlStep(10.0, 10.5, ttc_violated=True, uncomfortable=3))
     (0.5, 0.1875)
+    >>> carl_reward(CarlStep(10.0, 10.5), CarlRules("sum"))
+    0.190625
     """
-    factor = float(step.on_route_lanes) * max(0.0, 1 - max(0.0, step.overspeed_mps) / _OVERSPEED_MPS)
-    factor *= 0.5 if step.ttc_violated else 1.0
-    factor *= 1 - 0.5 * step.uncomfortable / _COMFORT_LIMITS
-    factor *= 0.5 if step.off_centre else 1.0
-    return (step.route_after - step.route_before) * factor - (step.ended_by in CARL_HINTS)
+    rules = rules or CarlRules()
+    progress = (step.route_after - step.route_before) * step.on_route_lanes
+    if rules.form == "sum":
+        share = 100 / max(steps, _EPISODE_STEPS)
+        kept = 5 * (not step.ttc_violated) + 4 * (step.overspeed_mps <= 0) + 2 * (not step.uncomfortable)
+        paid = (5 * progress + kept * share) / 16
+    else:
+        paid = progress * max(0.0, 1 - max(0.0, step.overspeed_mps) / _OVERSPEED_MPS)
+        paid *= 0.5 if step.ttc_violated else 1.0
+        paid *= 1 - 0.5 * step.uncomfortable / _COMFORT_LIMITS
+    paid *= 0.5 if step.off_centre else 1.0
+    paid *= step.speed_share if rules.minimum_speed else 1.0
+    paid *= 0.5 if rules.action_jump and step.is_jump else 1.0
+    return paid - (step.ended_by in CARL_HINTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError, did_you_mean, type_words
-from mmrl.scoring.carl import LAST_ROUTE, Tick
+from mmrl.scoring.carl import LAST_ROUTE, Tick, speed_share
 from mmrl.scoring.driving_metrics import VehicleState
 from mmrl.scoring.driving_motion import COMFORT
 from mmrl.scoring.driving_scene import LATERAL_M
@@ -20,8 +20,10 @@ ENDINGS = (
 )  # fmt: skip
 _STEP_KEYS = (
     "route_completion", "speed", "speed_limit", "outside_lanes", "ttc_violated", "lane_offset", "in_junction",
-    "dynamics", "ended_by",
+    "dynamics", "ended_by", "traffic_speed", "controls",
 )  # fmt: skip
+_CONTROLS = ("steer", "throttle", "brake")
+_LARGEST_CHANGE = 0.25  # of a control between two steps of CaRL
 _STATE_KEYS = ("speed_kmh", "offset_m", "angle_deg", "failed")
 
 
@@ -75,17 +77,20 @@ def carl_ticks(sample: Sample) -> list[Tick]:
     """The column `steps` for CaRL. RewardError, naming sample, step and key, for what is missing or no such thing."""
     steps = read_steps(sample, "steps", keys=_STEP_KEYS)
     ticks, before = [], route_start(sample)
+    controls: dict[str, float] = {}
     for step in steps:
         route = step.number("route_completion", wanted="a percentage of 0 to 100")
         if not before <= route <= LAST_ROUTE:
             fact = f"'route_completion' is {route:g} after {before:g}; it never falls and ends at 100"
             raise RewardError(f"{step.where}: {fact}")
-        ticks.append(_tick(step, route=route))
+        held, controls = controls, {**controls, **_numbers(step, "controls", names=_CONTROLS)}
+        jump = any(abs(controls[name] - value) > _LARGEST_CHANGE for name, value in held.items())
+        ticks.append(_tick(step, route=route, is_jump=jump))
         before = route
     return ticks
 
 
-def _tick(step: Step, *, route: float) -> Tick:
+def _tick(step: Step, *, route: float, is_jump: bool) -> Tick:
     offset = step.number("lane_offset", wanted="a number of metres", default=0.0)
     ended_by = step.values.get("ended_by")
     if ended_by is not None and ended_by not in ENDINGS:
@@ -98,7 +103,17 @@ def _tick(step: Step, *, route: float) -> Tick:
         uncomfortable=_broken(step),
         off_centre=None if step.flag("in_junction") else abs(offset) > LATERAL_M,
         ended_by=ended_by,
+        speed_share=_speed_share(step),
+        is_jump=is_jump,
     )
+
+
+def _speed_share(step: Step) -> float:
+    """Of the traffic's mean speed; 1 where the step does not say how fast the car is, nor the traffic."""
+    traffic = step.number("traffic_speed", wanted="a speed in m/s", default=math.inf)
+    if traffic == math.inf and step.values.get("speed") is None:
+        return 1.0
+    return speed_share(step.number("speed", wanted="a speed in m/s"), 0.0 if traffic == math.inf else traffic)
 
 
 def _overspeed(step: Step) -> float:
@@ -109,13 +124,19 @@ def _overspeed(step: Step) -> float:
 
 def _broken(step: Step) -> tuple[str, ...]:
     """Names of the comfort limits that are broken."""
-    dynamics = step.values.get("dynamics") or {}
-    if not isinstance(dynamics, Mapping) or not set(dynamics) <= set(COMFORT):
-        raise step.bad("dynamics", wanted=f"a mapping with any of {', '.join(COMFORT)}")
-    values = {name: as_number(value) for name, value in dynamics.items()}
+    values = _numbers(step, "dynamics", names=tuple(COMFORT))
+    return tuple(name for name, value in values.items() if not COMFORT[name][0] <= value <= COMFORT[name][1])
+
+
+def _numbers(step: Step, key: str, *, names: Sequence[str]) -> dict[str, float]:
+    """A mapping from some of the names to numbers; an empty one where the step has none."""
+    found = step.values.get(key) or {}
+    if not isinstance(found, Mapping) or not set(found) <= set(names):
+        raise step.bad(key, wanted=f"a mapping with any of {', '.join(names)}")
+    values = {str(name): as_number(value) for name, value in found.items()}
     if None in values.values():
-        raise step.bad("dynamics", wanted="a mapping to numbers")
-    return tuple(name for name, v in values.items() if v is not None and not COMFORT[name][0] <= v <= COMFORT[name][1])
+        raise step.bad(key, wanted="a mapping to numbers")
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def vehicle_states(

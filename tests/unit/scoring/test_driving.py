@@ -96,6 +96,33 @@ def test_carl(step, wanted):
 
 
 @pytest.mark.parametrize(
+    ("step", "rules", "wanted"),
+    [
+        ({"speed_share": 0.5}, {}, 0.5),
+        ({"speed_share": 0.5}, {"minimum_speed": True}, 0.25),
+        ({"is_jump": True}, {}, 0.5),
+        ({"is_jump": True}, {"action_jump": True}, 0.25),
+        ({}, {"form": "sum"}, (5 * 0.5 + 11 * 0.05) / 16),
+        ({"ttc_violated": True}, {"form": "sum"}, (5 * 0.5 + 6 * 0.05) / 16),
+        ({"overspeed_mps": 0.1}, {"form": "sum"}, (5 * 0.5 + 7 * 0.05) / 16),
+        ({"uncomfortable": 1}, {"form": "sum"}, (5 * 0.5 + 9 * 0.05) / 16),
+        ({"on_route_lanes": False}, {"form": "sum"}, 11 * 0.05 / 16),
+        ({"off_centre": True}, {"form": "sum"}, (5 * 0.5 + 11 * 0.05) / 32),
+        ({"ended_by": "collision"}, {"form": "sum"}, (5 * 0.5 + 11 * 0.05) / 16 - 1),
+    ],
+)
+def test_carl_by_the_rules_that_are_off(step, rules, wanted):
+    reward = dm.carl_reward(dm.CarlStep(10.0, 10.5, **step), dm.CarlRules(**rules), steps=2000)
+    assert reward == pytest.approx(wanted)
+
+
+def test_a_perfect_episode_of_any_length_sums_to_100():
+    for count in (2000, 5000):
+        step = dm.CarlStep(0.0, 100.0 / count)
+        assert count * dm.carl_reward(step, dm.CarlRules("sum"), steps=count) == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(
     ("negative", "positive", "state", "wanted"),
     [
         (0.20, 0.21, (25, 0, 0, 0), 1.0),
