@@ -7,7 +7,6 @@ those of version 1.
 import asyncio
 import dataclasses
 import importlib.util
-import itertools
 import json
 import queue
 import re
@@ -26,11 +25,9 @@ import torch
 import yaml
 from makers.rollout_servers import StartedServer, server_engine
 from makers.tiny_run import write_run
-from makers.vlm import TinyVlm, tiny_vlm
+from makers.vlm import TinyVlm, answers, mixed_prompts, requests_for, tiny_vlm
 
-from mmrl.data.render import render
-from mmrl.data.rendered import MediaEntry, RenderedPrompt
-from mmrl.data.sample import MediaPart, MediaRef, Message, Sample, TextPart
+from mmrl.data.rendered import RenderedPrompt
 from mmrl.errors import EngineError
 from mmrl.rollout.types import Group, Request, Sampling
 
@@ -45,7 +42,7 @@ from mmrl.rollout.server.wire import WeightsId
 from mmrl.rollout.server.worker import WeightStream
 from mmrl.rollout.vllm_engine import VllmEngine
 from mmrl.rollout.vllm_guard import import_vllm
-from mmrl.rollout.vllm_private import CoreOptions, TransferStep
+from mmrl.rollout.vllm_types import CoreOptions, TransferStep
 
 STAGE = {"name": "rl", "kind": "grpo", "steps": 2, "prompts_per_step": 4, "lr": 1e-3}
 ZERO_3 = ("rollout.engine=vllm_server", "train.zero_stage=3")
@@ -129,35 +126,13 @@ def engine(place) -> Iterator[Any]:
     engine.close()
 
 
-def rendered(vlm: TinyVlm, *parts: str | MediaEntry) -> RenderedPrompt:
-    media = [part for part in parts if isinstance(part, MediaEntry)]
-    number = itertools.count()
-    pieces = tuple(TextPart(p) if isinstance(p, str) else MediaPart(next(number)) for p in parts)
-    references = tuple(MediaRef(entry.kind, torch.zeros(1)) for entry in media)
-    return render(Sample("made", "t", "image", (Message("user", pieces),), references), media, vlm.processor)
-
-
 def mixed_requests(vlm: TinyVlm, **changes: Any) -> list[Request]:
-    """Text; an image; two images; a clip; a clip, an image and the clip again."""
-    clip = vlm.clip(3, frames=5)
-    prompts = [
-        rendered(vlm, "What colour is the square?"),
-        rendered(vlm, vlm.image(1), "left or right"),
-        rendered(vlm, vlm.image(1), "and", vlm.image(2, height=6), "up"),
-        rendered(vlm, clip, "What?"),
-        rendered(vlm, clip, vlm.image(4), clip, "down"),
-    ]
-    fields = {"n": 4, "sampling": Sampling(max_new_tokens=7, temperature=0.7), **changes}
-    return [Request(request_id=str(i), prompt=p, seed=10 + i, **fields) for i, p in enumerate(prompts)]
+    return requests_for(mixed_prompts(vlm), **changes)
 
 
 def long_requests(vlm: TinyVlm, count: int, *, tokens: int = 150) -> list[Request]:
     sampling = Sampling(max_new_tokens=tokens)
     return [Request(str(i), vlm.prompt([1, i]), n=6, sampling=sampling, seed=i) for i in range(count)]
-
-
-def run(engine: Any, requests: list[Request]) -> list[Group]:
-    return sorted(engine.generate(requests), key=lambda group: int(group.request.request_id))
 
 
 def assert_same(groups: list[Group], expected: list[Group]) -> None:
@@ -186,14 +161,14 @@ def versions(groups: list[Group]) -> set[int]:
 )
 def test_results_are_those_of_the_engine_in_process(place, engine, changes: dict):
     requests = mixed_requests(place.vlm, **changes)
-    groups = run(engine, requests)
+    groups = answers(engine, requests)
 
     assert versions(groups) == {1}
-    assert_same(groups, run(place.reference, requests))
+    assert_same(groups, answers(place.reference, requests))
 
 
 def test_both_servers_work(place, engine):
-    run(engine, long_requests(place.vlm, 8))
+    answers(engine, long_requests(place.vlm, 8))
 
     assert min(place.get(number)["answered"] for number in range(2)) >= 4
 
@@ -205,17 +180,17 @@ def test_new_weights_arrive_on_either_way_also_for_pictures_seen_before(place, e
     other = server_engine(vlm, place.urls, place.token, way=way)
     other.sync_weights(changed.named_parameters(), 7)
     place.reference.sync_weights(changed.named_parameters(), 7)
-    groups, expected = run(other, requests), run(place.reference, requests)
+    groups, expected = answers(other, requests), answers(place.reference, requests)
     other.close()
     with pytest.raises(EngineError, match=r"no rollout server can answer: .* behind \(.*other weights"):
-        run(engine, requests)
+        answers(engine, requests)
     assert not engine.has_weights  # the servers are another trainer's now
     engine.sync_weights(vlm.model.named_parameters(), 1)
     place.reference.sync_weights(vlm.model.named_parameters(), 1)
 
     assert versions(groups) == {7}
     assert_same(groups, expected)
-    assert_same(run(engine, requests), run(place.reference, requests))
+    assert_same(answers(engine, requests), answers(place.reference, requests))
     assert list(Path("/dev/shm").glob("mmrl-weights-*")) == []
 
 
@@ -236,9 +211,9 @@ def test_vllms_weight_transfer_is_driven_as_it_wants_to_be(place, monkeypatch):
     WeightTransfer(place.reference.expected, timeout_s=60).send(changed.named_parameters(), receivers)
     stream.end()
     taking.join(timeout=30)
-    by_transfer = run(place.reference, requests)
+    by_transfer = answers(place.reference, requests)
     place.reference.sync_weights(changed.named_parameters(), 9)
-    by_sync = run(place.reference, requests)
+    by_sync = answers(place.reference, requests)
     place.reference.sync_weights(vlm.model.named_parameters(), 1)
 
     calls = [call for call, _ in receivers.said[0]]
@@ -273,10 +248,10 @@ def test_weights_that_do_not_fit_are_an_error_and_leave_the_servers_without(plac
     with pytest.raises(EngineError, match="weight names differ: the engine also has " + first):
         engine.sync_weights([item for item in named.items() if item[0] != first], 2)
     with pytest.raises(EngineError, match=r"no rollout server can answer: .*has no weights"):
-        run(engine, mixed_requests(place.vlm))
+        answers(engine, mixed_requests(place.vlm))
     engine.sync_weights(named.items(), 1)
 
-    assert versions(run(engine, mixed_requests(place.vlm))) == {1}
+    assert versions(answers(engine, mixed_requests(place.vlm))) == {1}
 
 
 def test_a_thread_may_generate_while_weights_come(place, engine):
@@ -314,13 +289,13 @@ def test_requests_that_cannot_be_served_are_refused_before_anything_is_sent(plac
     with pytest.raises(EngineError, match=r"request 0 \(made\): .* more than rollout.vllm.max_model_len \(512\)"):
         engine.generate([request])
     with pytest.raises(EngineError, match=r"rollout server http://.*: the body has more than 1048576 bytes"):
-        run(engine, [dataclasses.replace(request, sampling=Sampling(max_new_tokens=5), prompt=huge(place.vlm))])
+        answers(engine, [dataclasses.replace(request, sampling=Sampling(max_new_tokens=5), prompt=huge(place.vlm))])
 
 
 def huge(vlm: TinyVlm) -> RenderedPrompt:
     """A prompt with 1.8 MB of pixels, which are too many for its grid too; no server comes to see that."""
     entry = vlm.image(1)
-    return rendered(vlm, dataclasses.replace(entry, frames_F3HW=torch.zeros(1, 3, 800, 800, dtype=torch.uint8)))
+    return vlm.rendered(dataclasses.replace(entry, frames_F3HW=torch.zeros(1, 3, 800, 800, dtype=torch.uint8)))
 
 
 def test_a_wrong_token_is_refused_on_every_path(place):
@@ -375,9 +350,9 @@ def test_a_medium_that_contradicts_itself_is_refused_and_the_server_goes_on(plac
     shorter = picture.frames_F3HW[:, :, : -place.vlm.processor.geometry.patch_size]
     [request, *_] = mixed_requests(place.vlm)
     for broken in (picture.frames_F3HW[:, :, :1, :1], shorter, picture.frames_F3HW[:0]):
-        prompt = rendered(place.vlm, dataclasses.replace(picture, frames_F3HW=broken))
+        prompt = place.vlm.rendered(dataclasses.replace(picture, frames_F3HW=broken))
         with pytest.raises(EngineError, match=r"frames and \d+ tokens of a medium are not those of its grid \(1, "):
-            run(engine, [dataclasses.replace(request, prompt=prompt)])
+            answers(engine, [dataclasses.replace(request, prompt=prompt)])
     assert [place.get(number)["outstanding"] for number in (0, 1)] == [0, 0]
 
 
@@ -391,16 +366,16 @@ def test_a_request_that_one_server_gives_up_is_answered_by_another_and_both_go_o
     """A picture with the key of a smaller one, whose features the first server has: vLLM ends it with 'error'."""
     small, large = place.vlm.image(21), place.vlm.image(22, height=8)
     [request, *_] = mixed_requests(place.vlm)
-    known = dataclasses.replace(request, prompt=rendered(place.vlm, small))
+    known = dataclasses.replace(request, prompt=place.vlm.rendered(small))
     clashing = dataclasses.replace(
-        request, prompt=rendered(place.vlm, "other", dataclasses.replace(large, key=small.key))
+        request, prompt=place.vlm.rendered("other", dataclasses.replace(large, key=small.key))
     )
     engine.sync_weights(place.vlm.model.named_parameters(), 1)
     [server] = [s for s in engine._pool.servers if s.url == place.urls[1]]
     server.tokens += 1000  # so that the first one gets both
-    run(engine, [known])
+    answers(engine, [known])
     retried = engine.retried
-    [group] = run(engine, [clashing])
+    [group] = answers(engine, [clashing])
     server.tokens -= 1000
     said = r"request 0 \(made\): vLLM ended a completion with 'error': Encoder cache entry .* holds \d+ embeddings"
 
@@ -410,7 +385,7 @@ def test_a_request_that_one_server_gives_up_is_answered_by_another_and_both_go_o
     with pytest.raises(EngineError, match=rf"^request 0 \(made\) has no answer; servers asked: 1; http\S+: {said}"):
         run_on_first(place, known, clashing)
     engine.sync_weights(place.vlm.model.named_parameters(), 1)
-    assert versions(run(engine, long_requests(place.vlm, 8))) == {1}
+    assert versions(answers(engine, long_requests(place.vlm, 8))) == {1}
     assert [place.get(number)["outstanding"] for number in (0, 1)] == [0, 0]
 
 
@@ -420,7 +395,7 @@ def run_on_first(place: Place, *requests: Request) -> None:
     engine.sync_weights(place.vlm.model.named_parameters(), 1)
     try:
         for request in requests:
-            run(engine, [request])
+            answers(engine, [request])
     finally:
         engine.close()
 
@@ -428,7 +403,7 @@ def run_on_first(place: Place, *requests: Request) -> None:
 def test_every_request_is_answered_once_when_a_server_is_killed(place, engine):
     """In mid-request: long completions are on their way to both."""
     requests = long_requests(place.vlm, 24)
-    expected = run(place.reference, requests)
+    expected = answers(place.reference, requests)
     generating = engine.generate(requests)
     groups = [next(generating)]
     place.servers[1].end(signal.SIGKILL)
@@ -438,7 +413,7 @@ def test_every_request_is_answered_once_when_a_server_is_killed(place, engine):
     assert versions(groups) == {1}
     assert_same(sorted(groups, key=lambda group: int(group.request.request_id)), expected)
     engine.sync_weights(place.vlm.model.named_parameters(), 3)
-    assert versions(run(engine, requests)) == {3}
+    assert versions(answers(engine, requests)) == {3}
 
 
 def test_a_restarted_server_answers_only_once_it_has_the_weights(place, engine, caplog):
@@ -449,12 +424,12 @@ def test_a_restarted_server_answers_only_once_it_has_the_weights(place, engine, 
     while engine.has_weights and time.monotonic() < end:
         time.sleep(0.1)
     assert not engine.has_weights  # so a run gives weights before it samples again
-    assert versions(run(engine, long_requests(place.vlm, 8))) == {3}
+    assert versions(answers(engine, long_requests(place.vlm, 8))) == {3}
     assert place.get(1)["answered"] == 0
     assert f"rollout server {place.urls[1]} is back; without the present weights it waits" in caplog.text
 
     engine.sync_weights(place.vlm.model.named_parameters(), 4)
-    assert versions(run(engine, long_requests(place.vlm, 8))) == {4}
+    assert versions(answers(engine, long_requests(place.vlm, 8))) == {4}
     assert place.get(1)["answered"] > 0
 
 
@@ -499,7 +474,7 @@ def test_a_generation_that_begins_while_the_engine_is_closed_ends(place, monkeyp
 
     monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", late)
     with pytest.raises(EngineError, match="the engine was closed"):
-        run(engine, mixed_requests(place.vlm))
+        answers(engine, mixed_requests(place.vlm))
     closing.join(timeout=30)
     assert not closing.is_alive()
 
@@ -507,7 +482,7 @@ def test_a_generation_that_begins_while_the_engine_is_closed_ends(place, monkeyp
 def test_a_server_ends_when_asked_and_the_engine_says_that_none_is_left(place, engine):
     assert [server.end(signal.SIGTERM) for server in place.servers] == [0, 0]
     with pytest.raises(EngineError) as error:
-        run(engine, mixed_requests(place.vlm))
+        answers(engine, mixed_requests(place.vlm))
     assert all(f"{url} lost (ConnectError" in str(error.value) for url in place.urls)
     with pytest.raises(EngineError, match="no rollout server can take weights"):
         engine.sync_weights(place.vlm.model.named_parameters(), 5)
