@@ -3,8 +3,8 @@
 Each line holds `completion`, `answer`, `task` and any other column; all reach the rewards. Lines with an `id` that
 agree in everything but the completion are one group, for rewards of the group form. Places and times in `answer` are
 in the space the completions are written in. The output repeats the lines in order and adds `reward` (null when
-unscored), `reward_breakdown` and, where a part is unscored, `reward_problems`. Without a config, every task is scored by
-the shipped reward of the same name.
+unscored), `reward_breakdown` and, where a part is unscored, `reward_problems`. Without a config, every task is scored
+by the shipped reward of the same name.
 """
 
 from __future__ import annotations
