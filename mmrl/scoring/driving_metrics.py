@@ -22,6 +22,7 @@ PdmForm = Literal["pdms", "epdms", "recogdrive"]
 INFRACTIONS = {"pedestrian": 0.5, "vehicle": 0.6, "static": 0.65, "red_light": 0.7, "stop_sign": 0.8}
 _OVERSPEED_MPS = 2.23
 _COMFORT_LIMITS = 6
+_NO_WEIGHT = 1e-8
 _EPISODE_STEPS = 2000  # roughly those of an episode of CaRL that is driven to its end
 CARL_HINTS = ("collision", "red_light")
 """What ends an episode of CaRL with its penalty, the terminal hint."""
@@ -69,6 +70,22 @@ def pdm_score(terms: PdmTerms, *, form: PdmForm = "pdms") -> float:
         return gate * t.direction * t.traffic_light * soft / 16
     progress = 10 if form == "recogdrive" else 5
     return gate * (progress * t.progress + 5 * t.ttc + 2 * t.comfort) / (progress + 7)
+
+
+def second_stage(end: Point, follow_ups: Sequence[tuple[Point, float]], *, variance: float = 0.1) -> float:
+    """NAVSIM v2's second stage: the mean score of follow-up scenes, (start, score) each, by nearness to a plan's end.
+
+    Weights are exp(-d^2 / (2 variance)), d in metres; where none is near enough to have one, all weigh the same. The
+    two-stage score is the first stage's score times this.
+
+    >>> round(second_stage((40, 0), [((40, 0), 0.8), ((40, 0.5), 0.4)]), 6)
+    0.71092
+    """
+    weights = [math.exp(-(math.dist(end, start) ** 2) / (2 * variance)) for start, _ in follow_ups]
+    total = math.fsum(weights)
+    if total < _NO_WEIGHT:
+        weights, total = [1.0] * len(follow_ups), float(len(follow_ups))
+    return math.fsum(w * score for w, (_, score) in zip(weights, follow_ups, strict=True)) / total
 
 
 def denoising_weights(steps: int, *, decay: float = 0.6) -> list[float]:

@@ -13,6 +13,8 @@ Columns, all in metres, seconds, m/s and radians of the car's frame at time 0 (x
     progress_bound metres along the route that a good planner reaches; the human driver's where the row has none
     previous_plan  what the frame before planned from now on, [[x, y], ...] in this frame
     speed_limit    m/s
+    follow_ups     scenes that may follow the plan, [{start: [x, y], score: 0.8}, ...], in this frame; score: that of
+                   the plan made there
     futures        other ways in which the agents may go on, each a list as `agents` is
 """
 
@@ -27,7 +29,7 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from mmrl.data.sample import Sample
-from mmrl.scoring.driving_metrics import PdmForm, pdm_score
+from mmrl.scoring.driving_metrics import PdmForm, pdm_score, second_stage
 from mmrl.scoring.driving_scene import PACIFICA, Agent, RedLight, Scene, score_plan
 from mmrl.scoring.gold import bad_answer, bad_column
 from mmrl.scoring.listings import Point, read_points
@@ -139,18 +141,42 @@ def human_drive(sample: Sample, *, extended: bool) -> tuple[tuple[Point, ...], S
     return human, scene
 
 
-def pdm_of(plan: tuple[Point, ...] | None, sample: Sample, *, form: PdmForm) -> dict[str, float]:
+def read_follow_ups(sample: Sample) -> list[tuple[Point, float]]:
+    """The column `follow_ups`, one scene or more; RewardError, naming the sample, for anything else."""
+    value = sample.columns.get("follow_ups")
+    found = []
+    for entry in value if isinstance(value, list | tuple) else ():
+        start = as_numbers(entry.get("start"), count=2) if isinstance(entry, Mapping) else None
+        score = as_number(entry.get("score")) if isinstance(entry, Mapping) else None
+        if start is None or score is None or not 0 <= score <= 1:
+            found.clear()
+            break
+        found.append(((start[0], start[1]), score))
+    if not found:
+        raise bad_column(sample, "follow_ups", wanted="a list of {start: [x, y], score}, scores of 0 to 1")
+    return found
+
+
+def pdm_of(
+    plan: tuple[Point, ...] | None, sample: Sample, *, form: PdmForm, two_stage: bool = False
+) -> dict[str, float]:
     """The score of a plan under `score` and its terms under their names; all 0 without a plan.
 
-    Of EPDMS, terms that are 0 for the human driver, the answer, count as 1.
+    Of EPDMS, terms that are 0 for the human driver, the answer, count as 1. two_stage: times the mean score of the
+    column `follow_ups`, by their nearness to the plan's end.
     """
     human, scene = human_drive(sample, extended=form == "epdms")
+    follow_ups = read_follow_ups(sample) if two_stage else None
     if plan is None:
         return {"score": 0.0}
     terms = score_plan(plan, scene, human=human)
     if form == "epdms":
         terms = terms.filtered_by(score_plan(human, scene, human=human))
-    return {"score": pdm_score(terms, form=form), **{name: getattr(terms, name) for name in terms.__slots__}}
+    found = {"score": pdm_score(terms, form=form), **{name: getattr(terms, name) for name in terms.__slots__}}
+    if follow_ups is not None:
+        found["second_stage"] = second_stage(plan[-1], follow_ups)
+        found["score"] *= found["second_stage"]
+    return found
 
 
 def _progress_bound(sample: Sample) -> float | None:

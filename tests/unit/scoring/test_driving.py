@@ -56,6 +56,13 @@ def test_epdms(terms, wanted):
     assert dm.pdm_score(dm.PdmTerms(**terms), form="epdms") == pytest.approx(wanted)
 
 
+def test_the_second_stage_is_weighted_by_nearness_to_the_end_of_the_plan():
+    scenes = [((40, 0), 0.8), ((40, 0.5), 0.4)]
+    assert dm.second_stage((40, 0), scenes) == pytest.approx(0.71092, abs=1e-6)
+    assert dm.second_stage((40, 0.25), scenes) == pytest.approx(0.6)
+    assert dm.second_stage((0, 0), scenes) == pytest.approx(0.6)
+
+
 def test_what_the_human_driver_did_too_is_a_false_alarm():
     human = dm.PdmTerms(traffic_light=0, extended_comfort=0)
     filtered = dm.PdmTerms(traffic_light=0, ttc=0, extended_comfort=0).filtered_by(human)
