@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mmrl.errors import MmrlError
 from mmrl.plugins import find_plugin, shipped_names
-from mmrl.scoring.cases import cases_of, failures, run_case
+from mmrl.scoring.cases import Case, cases_of, failures, run_case
 
 FAILED = 1
 
@@ -41,8 +41,15 @@ def selftest(spelling: str, *, relative_to: Path | None = None) -> SelfTest:
         cases = cases_of(spelling, relative_to=relative_to)
     except MmrlError as error:
         return SelfTest(spelling, 0, (str(error),), time.perf_counter() - start)
-    found = [line for case in cases for line in failures(case, run_case(case, spelling, relative_to=relative_to))]
+    found = [line for case in cases for line in _differences(case, spelling, relative_to=relative_to)]
     return SelfTest(spelling, len(cases), tuple(found), time.perf_counter() - start)
+
+
+def _differences(case: Case, spelling: str, *, relative_to: Path | None) -> list[str]:
+    try:
+        return list(failures(case, run_case(case, spelling, relative_to=relative_to)))
+    except SystemExit as error:  # cases run in this process, which would end without a word
+        return [f"{case.sample.where}: the reward ended its process (SystemExit: {error})"]
 
 
 def selftest_command(name: str) -> int:

@@ -122,3 +122,11 @@ def test_a_reward_without_cases_fails(tmp_path):
     (tmp_path / "bare.py").write_text(REWARD)
     (failure,) = selftest(str(tmp_path / "bare.py")).failures
     assert "bare.cases.yaml: cannot be read: No such file" in failure
+
+
+def test_a_reward_that_ends_its_process_is_a_failure_of_its_case(tmp_path):
+    spelling = reward(tmp_path, "- completion: a\n  reward: 1\n")
+    (tmp_path / "count.py").write_text("import sys\ndef score(completion, sample):\n    sys.exit(3)\n")
+    assert selftest(spelling).failures == (
+        f"{tmp_path}/count.cases.yaml:1 (id=case-1): the reward ended its process (SystemExit: 3)",
+    )
