@@ -103,7 +103,7 @@ class CardSection(Section):
 
 class DatasetSection(Section):
     path: str = Field(
-        description="file or folder (JSONL, JSON, Parquet, Hugging Face dataset folder); `*`: all files that fit"
+        description="file or folder (JSONL, JSON, Parquet, TSV, CSV, Hugging Face dataset folder); `*`: all that fit"
     )
     name: str | None = Field(default=None, description="name in metrics; null: the file's stem")
     card: str | CardSection = Field(default_factory=lambda: CardSection.model_validate({}), description="card or path")

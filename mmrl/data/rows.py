@@ -1,4 +1,4 @@
-"""Rows of a data file by number: JSONL, JSON, Parquet, Hugging Face and LeRobot dataset folders, one contract.
+"""Rows of a data file by number: JSONL, JSON, Parquet, tables, Hugging Face and LeRobot dataset folders, one contract.
 
 Rows stay where they are compact (byte offsets into a text file, Arrow buffers) and become Python objects one at a
 time, when they are asked for. Text is UTF-8, whatever the platform's codec; a byte-order mark is skipped.
@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import codecs
 import json
-import os
 import re
-from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from mmrl.config.schema import RobotSection
 from mmrl.data.lerobot import INFO, open_lerobot
+from mmrl.data.table_rows import TableRows
+from mmrl.data.text_spans import TextSpans
 from mmrl.errors import ConfigError, DataError, did_you_mean, type_words
 
 KEPT_ROW_GROUP_BYTES = 2**30
-FORMATS = ".jsonl, .json (a list of objects), .parquet, or a folder: of datasets.save_to_disk, or of LeRobot"
+FORMATS = (
+    ".jsonl, .json (a list of objects), .parquet, .tsv, .csv, or a folder: of datasets.save_to_disk, or of LeRobot"
+)
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
@@ -57,10 +57,9 @@ def open_rows(path: Path, *, split: str | None = None, robot: RobotSection | Non
         return _open_hub_folder(path, split)
     if split is not None:
         raise DataError(f"{path}: `split: {split}` is for dataset folders; this is one file, remove it")
-    openers = {".jsonl": _index_jsonl, ".ndjson": _index_jsonl, ".json": _index_json, ".parquet": ParquetRows.open}
-    if path.suffix.lower() not in openers:
+    if path.suffix.lower() not in _OPENERS:
         raise DataError(f"{path}: unknown format {path.suffix!r}; known: {FORMATS}")
-    return openers[path.suffix.lower()](path)
+    return _OPENERS[path.suffix.lower()](path)
 
 
 def _near(path: Path) -> str:
@@ -71,48 +70,11 @@ def _near(path: Path) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class TextRows:
-    """Rows of a text file as byte ranges: row n is bytes start_N[n] to end_N[n], on line line_N[n]."""
-
-    path: Path
-    start_N: np.ndarray
-    end_N: np.ndarray
-    line_N: np.ndarray
-    size_and_mtime: tuple[int, int]
-
-    @classmethod
-    def of(cls, path: Path, spans: Iterable[tuple[int, int, int]]) -> TextRows:
-        """spans: (start, end, line) of each row; 20 bytes of each stay."""
-        stamp = _stamp(path.stat())
-        starts, ends, lines = array("q"), array("q"), array("I")
-        for start, end, line in spans:
-            starts.append(start)
-            ends.append(end)
-            lines.append(line)
-        start_N, end_N = (np.frombuffer(numbers, dtype=np.int64) for numbers in (starts, ends))
-        return cls(path, start_N, end_N, np.frombuffer(lines, dtype=np.uint32), stamp)
-
-    def __len__(self) -> int:
-        return len(self.start_N)
-
-    def origin(self, number: int) -> str:
-        return f"{self.path.name}:{self.line_N[number]}"
+class TextRows(TextSpans):
+    """Rows of a text file, each a JSON object in its byte range."""
 
     def read(self, number: int) -> dict[str, Any]:
-        start, end = int(self.start_N[number]), int(self.end_N[number])
-        # Opened anew each time (a descriptor cannot be shared with other processes), without Python's file layers.
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            if _stamp(os.fstat(descriptor)) != self.size_and_mtime:
-                raise DataError(f"{self.path}: the file changed after it was read; start again")
-            raw = os.pread(descriptor, end - start, start)
-        finally:
-            os.close(descriptor)
-        return parse_row(raw, self.origin(number))
-
-
-def _stamp(status: os.stat_result) -> tuple[int, int]:
-    return status.st_size, status.st_mtime_ns
+        return parse_row(self.raw(number), self.origin(number))
 
 
 def parse_row(raw: bytes, origin: str) -> dict[str, Any]:
@@ -334,3 +296,13 @@ def _open_hub_folder(path: Path, split: str | None) -> HubFolderRows:
     elif split is not None:
         raise DataError(f"{path}: `split: {split}`, but the folder holds one dataset without splits; remove it")
     return HubFolderRows(path, loaded.with_format("arrow"))
+
+
+_OPENERS: dict[str, Callable[[Path], Rows]] = {
+    ".jsonl": _index_jsonl,
+    ".ndjson": _index_jsonl,
+    ".json": _index_json,
+    ".parquet": ParquetRows.open,
+    ".tsv": TableRows.open,
+    ".csv": TableRows.open,
+}

@@ -66,7 +66,7 @@ def damaged(raw: bytes, places: list[tuple[float, int]], cut: float) -> bytes:
     return bytes(changed[: max(1, int(cut * len(changed)))])
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet", ".tsv", ".csv"])
 @CI
 @given(raw=st.binary(max_size=300))
 def test_random_bytes_as_rows(tmp_path, suffix, raw):

@@ -107,7 +107,7 @@ def test_an_empty_list_has_no_rows(tmp_path):
         ("a.json", b'{"data": []}', "rename it to .jsonl"),
         ("a.json", '\n["é"]'.encode("latin-1"), "a.json:2: not UTF-8 text"),
         ("a.parquet", b"no", "a.parquet: not a Parquet file"),
-        ("a.csv", b"a,b", "unknown format '.csv'; known: .jsonl"),
+        ("a.xls", b"a,b", "unknown format '.xls'; known: .jsonl"),
     ],
 )
 def test_broken_files_name_the_line(tmp_path, name, raw, message):
