@@ -41,6 +41,27 @@ class ProvenanceSection(Section):
     official: dict[str, PositiveFloat] = Field(default_factory=dict, description="published scores by model")
 
 
+class AverageSection(Section):
+    """How the scores of rows become the benchmark's. Columns are those of the rows."""
+
+    groups: str | tuple[str, ...] = Field(
+        default=(),
+        description="the mean over the means of this column's values; of several, the coarsest first: [category, task] "
+        "is the mean over categories of the mean over their tasks",
+    )
+    all_of: str | tuple[str, ...] = Field(
+        default=(), description="rows with the same values of these columns are one, worth what the worst of them is"
+    )
+
+    @property
+    def group_columns(self) -> tuple[str, ...]:
+        return (self.groups,) if isinstance(self.groups, str) else self.groups
+
+    @property
+    def all_of_columns(self) -> tuple[str, ...]:
+        return (self.all_of,) if isinstance(self.all_of, str) else self.all_of
+
+
 class BenchmarkSection(Section):
     """One task file: datasets/benchmarks/<name>.yaml. Its paths start from the folder of benchmarks (--root)."""
 
@@ -50,8 +71,8 @@ class BenchmarkSection(Section):
     score: tuple[RewardPart, ...] = Field(description="what an answer is worth, as in rewards.tasks")
     answers: AnswerSection = Field(default_factory=AnswerSection, description="how answers are drawn")
     report: tuple[str, ...] = Field(default=(), description="columns by whose values scores are reported, too")
-    average: Literal["rows"] | dict[Literal["groups"], str] = Field(
-        default="rows", description="the score: mean over rows, or {groups: column}: over the means of its values"
+    average: Literal["rows"] | AverageSection = Field(
+        default="rows", description="the score: mean over rows, or by `groups` and `all_of`"
     )
     cluster: str | None = Field(
         default=None,

@@ -158,5 +158,6 @@ def _of_one_task(section: DatasetSection) -> DatasetSection:
 
 
 def _named_columns(section: BenchmarkSection) -> tuple[str, ...]:
-    groups = section.average["groups"] if isinstance(section.average, dict) else None
-    return tuple(dict.fromkeys(name for name in (*section.report, section.cluster, groups) if name is not None))
+    average = section.average
+    of_average = () if average == "rows" else (*average.group_columns, *average.all_of_columns)
+    return tuple(dict.fromkeys(name for name in (*section.report, section.cluster, *of_average) if name is not None))

@@ -1,6 +1,6 @@
 """From scores of answers to the numbers of a benchmark. Pure.
 
-Shape letters: N questions, R answers to each, C clusters, B resamples.
+Shape letters: U units (questions, or several that are one together), C clusters of them.
 """
 
 from __future__ import annotations
@@ -56,26 +56,38 @@ class Numbers:
 
 
 def numbers_of(
-    questions: Sequence[Question], *, groups: str | None = None, cluster: str | None = None, seed: int = 0
+    questions: Sequence[Question],
+    *,
+    groups: str | Sequence[str] | None = None,
+    all_of: Sequence[str] = (),
+    cluster: str | None = None,
+    seed: int = 0,
 ) -> Numbers:
-    """groups: the score is the mean over the means of this column's values. cluster: rows of one value are drawn
-    together when resampling, for they are not independent.
+    """groups: a column, or several, the coarsest first; the score is the mean over the values of the first of the means over the
+    values of the next within it, and so on down to the rows. all_of: rows with the same values of these columns are
+    one, worth what the worst of them is. cluster: rows of one value are drawn together when resampling, for they are
+    not independent.
 
-    >>> three = [Question(str(n), (float(n > 0),), 0, {}) for n in range(3)]
-    >>> round(numbers_of(three).score, 4)
-    0.6667
+    >>> three = [Question(str(n), (float(n > 0),), 0, {"kind": "ab"[n % 2]}) for n in range(3)]
+    >>> round(numbers_of(three).score, 4), numbers_of(three, groups="kind").score
+    (0.6667, 0.75)
+    >>> numbers_of(three, all_of=["kind"]).score
+    0.5
     """
     if not questions:
         raise ValueError("no questions")
-    values_N = np.array([question.value for question in questions])
-    group_N = _codes([_cell(q, groups) for q in questions]) if groups else np.zeros(len(questions), dtype=int)
-    cluster_N = _codes([_cell(q, cluster) for q in questions]) if cluster else np.arange(len(questions))
-    low, high = interval(values_N, group_N=group_N, cluster_N=cluster_N, seed=seed)
+    groups = (groups,) if isinstance(groups, str) else groups or ()
+    units = _units(questions, all_of)
+    firsts = [unit[0] for unit in units]
+    values_U = np.array([min(question.value for question in unit) for unit in units])
+    levels_U = [_codes([_cells(q, groups[:depth]) for q in firsts]) for depth in range(len(groups) + 1)]
+    cluster_U = _codes([_cell(q, cluster) for q in firsts]) if cluster else np.arange(len(units))
+    low, high = interval(values_U, levels_U=levels_U, cluster_U=cluster_U, seed=seed)
     failed = sum(not question.scores for question in questions)
     scored = sum(bool(q.scores) and not any(map(math.isnan, q.scores)) for q in questions)
     several = any(len(question.scores) > 1 for question in questions)
     return Numbers(
-        score=_mean_of_means(values_N, np.ones(len(values_N)), group_N),
+        score=_mean_of_means(values_U, np.ones(len(units)), levels_U),
         low=low,
         high=high,
         n_total=len(questions),
@@ -87,14 +99,16 @@ def numbers_of(
     )
 
 
-def interval(values_N: np.ndarray, *, group_N: np.ndarray, cluster_N: np.ndarray, seed: int) -> tuple[float, float]:
+def interval(
+    values_U: np.ndarray, *, levels_U: Sequence[np.ndarray], cluster_U: np.ndarray, seed: int
+) -> tuple[float, float]:
     """The 2.5% and 97.5% quantiles of the score over bootstrap resamples of whole clusters."""
     draws = np.random.default_rng(seed)
-    count = int(cluster_N.max()) + 1
+    count = int(cluster_U.max()) + 1
     scores = []
     for _ in range(RESAMPLES):
         times_C = np.bincount(draws.integers(0, count, size=count), minlength=count)
-        scores.append(_mean_of_means(values_N, times_C[cluster_N].astype(float), group_N))
+        scores.append(_mean_of_means(values_U, times_C[cluster_U].astype(float), levels_U))
     low, high = np.nanquantile(scores, (0.025, 0.975)).tolist()
     return low, high
 
@@ -124,16 +138,40 @@ def _cell(question: Question, column: str) -> Hashable:
     return value if isinstance(value, Hashable) else str(value)
 
 
+def _cells(question: Question, columns: Sequence[str]) -> tuple[Hashable, ...]:
+    return tuple(_cell(question, column) for column in columns)
+
+
+def _units(questions: Sequence[Question], columns: Sequence[str]) -> list[list[Question]]:
+    """The questions that are one together; each alone where no columns are named."""
+    if not columns:
+        return [[question] for question in questions]
+    found: dict[Hashable, list[Question]] = defaultdict(list)
+    for question in questions:
+        found[_cells(question, columns)].append(question)
+    return list(found.values())
+
+
 def _codes(values: Sequence[Hashable]) -> np.ndarray:
     known: dict[Hashable, int] = {}
     return np.array([known.setdefault(value, len(known)) for value in values])
 
 
-def _mean_of_means(values_N: np.ndarray, times_N: np.ndarray, group_N: np.ndarray) -> float:
-    """Each row counted `times_N` times; groups without a row do not count."""
-    totals, counts = np.bincount(group_N, times_N * values_N), np.bincount(group_N, times_N)
-    there = counts > 0
-    return float((totals[there] / counts[there]).mean()) if there.any() else math.nan
+def _mean_of_means(values_U: np.ndarray, times_U: np.ndarray, levels_U: Sequence[np.ndarray]) -> float:
+    """Each unit counted `times_U` times; groups without a unit do not count.
+
+    levels_U: the unit's group at each depth; the first level is one group, the score.
+    """
+    values, times, levels = values_U, times_U, list(levels_U)
+    while levels:
+        groups = levels.pop()
+        totals, counts = np.bincount(groups, times * values), np.bincount(groups, times)
+        there = counts > 0
+        values, times = np.divide(totals, counts, out=np.zeros_like(totals), where=there), there.astype(float)
+        # A group lies in the coarser groups that its units lie in.
+        first_of_group = np.unique(groups, return_index=True)[1]
+        levels = [level[first_of_group] for level in levels]
+    return float(values[0]) if times[0] else math.nan
 
 
 def _best(questions: Sequence[Question]) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.table import Table
 
+from mmrl.config.benchmark_section import AverageSection
 from mmrl.evaluate.benchmark import Benchmark
 from mmrl.evaluate.numbers import Numbers, Question, by_value, numbers_of, part_means
 from mmrl.evaluate.records import Record
@@ -32,12 +33,11 @@ class Outcome:
 
 def outcome_of(benchmark: Benchmark, questions: Sequence[Question]) -> Outcome:
     section = benchmark.section
-    groups = section.average["groups"] if isinstance(section.average, dict) else None
-    total = numbers_of(questions, groups=groups, cluster=section.cluster)
+    average = AverageSection() if section.average == "rows" else section.average
+    alike = {"all_of": average.all_of_columns, "cluster": section.cluster}
+    total = numbers_of(questions, groups=average.group_columns, **alike)
     found = {
-        column: {
-            value: numbers_of(part, cluster=section.cluster) for value, part in by_value(questions, column).items()
-        }
+        column: {value: numbers_of(part, **alike) for value, part in by_value(questions, column).items()}
         for column in section.report
     }
     return Outcome(benchmark, total, part_means(questions), found)

@@ -29,6 +29,42 @@ def test_a_mean_over_groups_is_not_the_mean_over_rows():
     assert numbers_of(rows, groups="kind").score == 0.5
 
 
+def test_groups_within_groups_count_alike_whatever_their_size():
+    """OVO-Bench: categories of 1 and 3 tasks; each category's score is the mean of its tasks' scores."""
+    rows = [question(f"a{n}", 1.0, category="forward", task="REC") for n in range(7)]
+    rows += [question("b", 0.0, category="backward", task="EPM")]
+    rows += [question(f"c{n}", float(n == 0), category="backward", task="HLD") for n in range(2)]
+    rows += [question("d", 0.5, category="backward", task="ASI")]
+    backward = (0 + 0.5 + 0.5) / 3
+    assert numbers_of(rows, groups=["category", "task"]).score == pytest.approx((1 + backward) / 2)
+    assert numbers_of(rows, groups=["task"]).score == pytest.approx((1 + 0 + 0.5 + 0.5) / 4)
+    numbers = numbers_of(rows, groups=["category", "task"])
+    assert numbers.low <= numbers.score <= numbers.high
+
+
+def test_a_task_of_one_name_in_two_categories_is_two_tasks():
+    rows = [question("a", 1.0, category="x", task="t"), question("b", 0.0, category="y", task="t")]
+    rows += [question("c", 0.0, category="y", task="u")]
+    assert numbers_of(rows, groups=["category", "task"]).score == 0.5
+
+
+def test_rows_that_are_one_together_are_worth_the_worst_of_them():
+    """Multi-binary: 3 of 4 right is wrong; n still counts rows, and what failed is a wrong row of its question."""
+    rows = [question(f"a{n}", 1.0, of="a") for n in range(4)]
+    rows += [question(f"b{n}", float(n > 0), of="b") for n in range(4)]
+    rows += [question("c0", 1.0, of="c"), question("c1", of="c")]
+    numbers = numbers_of(rows, all_of=["of"])
+    assert numbers.score == pytest.approx(1 / 3)
+    assert (numbers.n_total, numbers.n_failed) == (10, 1)
+    assert numbers_of(rows).score == pytest.approx(8 / 10)
+
+
+def test_all_of_goes_before_groups():
+    rows = [question(f"a{n}", 1.0, of="a", kind="x") for n in range(2)]
+    rows += [question("b", 0.0, of="b", kind="x"), question("c", 1.0, of="c", kind="y")]
+    assert numbers_of(rows, groups="kind", all_of=["of"]).score == 0.75
+
+
 def test_several_answers_count_by_their_mean_and_by_the_best():
     numbers = numbers_of([question("a", 0.0, 1.0), question("b", 0.0, 0.0)])
     assert (numbers.score, numbers.best_of) == (0.25, 0.5)
@@ -41,10 +77,10 @@ def test_cut_answers_are_counted():
 
 def test_rows_of_one_cluster_are_drawn_together():
     """100 questions about 2 clips, one all right: the mean of a resample is 0, 0.5 or 1."""
-    values_N = np.repeat([0.0, 1.0], 50)
-    one_group = np.zeros(100, dtype=int)
-    assert interval(values_N, group_N=one_group, cluster_N=np.repeat([0, 1], 50), seed=0) == (0.0, 1.0)
-    low, high = interval(values_N, group_N=one_group, cluster_N=np.arange(100), seed=0)
+    values_U = np.repeat([0.0, 1.0], 50)
+    one_group = [np.zeros(100, dtype=int)]
+    assert interval(values_U, levels_U=one_group, cluster_U=np.repeat([0, 1], 50), seed=0) == (0.0, 1.0)
+    low, high = interval(values_U, levels_U=one_group, cluster_U=np.arange(100), seed=0)
     assert low == pytest.approx(0.5 - 1.96 * 0.05, abs=0.02) and high == pytest.approx(0.5 + 1.96 * 0.05, abs=0.02)
 
 
