@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mmrl import __version__
+from mmrl.commands.benchmarks import benchmarks_app
 from mmrl.commands.cache import cache_app
 from mmrl.commands.interrupt import told_of_interrupt
 from mmrl.commands.make_tasks_options import MAKE_TASKS_EXAMPLES, make_tasks
@@ -37,6 +38,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # rich help pages cost 0.3 s of imports
 )
 app.add_typer(cache_app, name="cache")
+app.add_typer(benchmarks_app)
 
 
 @app.callback(invoke_without_command=True)
@@ -232,54 +234,6 @@ def generate(
             sheet=draw,
         )
     )
-
-
-@app.command(
-    epilog=example(
-        "mmrl evaluate --model runs/my-run/checkpoints/best/model --tasks mmstar,charades_sta --root /data/benchmarks",
-        "mmrl evaluate --model DIR --tasks ./mine.yaml --limit 50 --engine vllm --out results/try",
-    )
-)
-def evaluate(
-    model: Annotated[str, typer.Option(help="Model folder, checkpoint or hub id.")],
-    tasks: Annotated[str, typer.Option(help="Benchmarks, or paths of task files, with commas between.")],
-    root: Annotated[Path, typer.Option(help="Folder that the task files' paths start from.")] = Path("benchmarks"),
-    out: Annotated[Path | None, typer.Option(help="Folder of the results; default: results/<model's folder>.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first rows of each benchmark.")] = None,
-    engine: Annotated[Literal["hf", "vllm"], typer.Option(help="What answers (docs/rollout.md).")] = "hf",
-    repeats: Annotated[int | None, typer.Option(min=1, help="Answers to each question.")] = None,
-    temperature: Annotated[float | None, typer.Option(min=0.0, help="0: greedy. Default: the task file's.")] = None,
-    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
-    seed: Annotated[int, typer.Option(help="Of sampling.")] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="Questions that the engine has at once.")] = 16,
-    workers: Annotated[int, typer.Option(min=0, help="Decoder processes; 0: one per core.")] = 0,
-    dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Type of the weights.")] = "bfloat16",
-    cache: Annotated[Path, typer.Option(help="Pixel cache, shared with training.")] = DEFAULT_CACHE,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Ask again what failed before.")] = False,
-    rescore: Annotated[bool, typer.Option("--rescore", help="Score stored answers; no model is loaded.")] = False,
-) -> None:
-    """Score a model on benchmarks, from local files. A second call goes on where the first one stopped."""
-    from mmrl.commands.evaluate import EvaluateRequest, evaluate_command
-    from mmrl.config.schema import ModelSection
-
-    request = EvaluateRequest(
-        model=ModelSection(path=model, dtype=dtype),
-        tasks=tuple(name.strip() for name in tasks.split(",") if name.strip()),
-        root=root,
-        out=out or Path("results") / Path(model).name,
-        cache=cache,
-        engine=engine,
-        limit=limit,
-        repeats=repeats,
-        temperature=temperature,
-        max_new_tokens=max_new_tokens,
-        seed=seed,
-        batch=batch,
-        workers=workers,
-        retry_failed=retry_failed,
-        rescore=rescore,
-    )
-    raise typer.Exit(evaluate_command(request))
 
 
 @app.command(epilog=example("mmrl export runs/my-run exported --step best --merge-lora"))
