@@ -120,7 +120,10 @@ def is_tagged(completion: str) -> bool:
     >>> is_tagged("<think></think><answer>A</answer><answer>B</answer>"), is_tagged("<answer>A</answer>")
     (True, False)
     """
-    return re.fullmatch(r"<think>.*?</think>\s*<answer>.*?</answer>", completion, re.DOTALL) is not None
+    if not (completion.startswith("<think>") and completion.endswith("</answer>")):
+        return False
+    # The R1 family's one expression over all tries every end for every beginning: minutes for a long completion.
+    return re.search(r"</think>\s*<answer>", completion[len("<think>") : -len("</answer>")]) is not None
 
 
 def _strip_pair(text: str, tag: str) -> str | None:

@@ -1,6 +1,7 @@
 """What is read from a completion, and what is refused. Most rows are public faults of other frameworks."""
 
 import json
+import re
 import time
 
 import pytest
@@ -317,3 +318,18 @@ def test_a_number_of_very_many_digits_is_read_in_linear_time():
 def test_four_written_numbers_are_read_back(box):
     for text in (json.dumps(box), " ".join(map(str, box)), f"at {list(box)} there"):
         assert p.parse_values(text, count=4) == box
+
+
+@given(
+    st.lists(st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", " ", "\n", "x"]), max_size=9).map("".join)
+)
+def test_is_tagged_is_the_expression_of_the_r1_family(text):
+    whole = re.fullmatch(r"<think>.*?</think>\s*<answer>.*?</answer>", text, re.DOTALL)
+    assert p.is_tagged(text) == (whole is not None)
+
+
+def test_a_megabyte_of_tags_is_read_in_a_moment():
+    start = time.perf_counter()
+    assert not p.is_tagged("<think>a</think><answer>b</answer>, " * 30_000)
+    assert not p.is_tagged("<think>a" + "</think> <answer>" * 60_000 + "</answer>x")
+    assert time.perf_counter() - start < 2
