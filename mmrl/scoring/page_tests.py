@@ -78,6 +78,20 @@ class Page:
         tags = _ELEMENTS[kind].split("|")
         return [plain_text("".join(element.itertext())) for element in self._document.iter(*tags)]
 
+    @functools.cached_property
+    def table_count(self) -> int:
+        """How many tables are written in HTML, those inside others left out."""
+        return len(outer_tables(parse_html(self.text)))
+
+    @functools.cached_property
+    def formula_count(self) -> int:
+        """How many formulas there are, but for those between single dollars."""
+        found, rest = [], self.text
+        for opening, closing in _DELIMITERS[:3]:
+            more, rest = _between(rest, opening, closing)
+            found += more
+        return sum(map(bool, found))
+
     def formulas(self, *, dollars: bool) -> list[str]:
         r"""What stands in \(..\) and \[..\], and where `dollars` between $ or $$."""
         found, rest = [], self.text

@@ -60,6 +60,12 @@ class Grid:
     cells: tuple[Cell, ...]
     places: Mapping[tuple[int, int], Cell]
 
+    @property
+    def is_rectangular(self) -> bool:
+        """Whether there is a cell at every place of the rows and columns that the cells reach; not without cells."""
+        rows = max((cell.bottom for cell in self.cells), default=0)
+        return rows * max((cell.right for cell in self.cells), default=0) == len(self.places) > 0
+
     def beside(self, cell: Cell, side: Side) -> set[Cell]:
         """The cells that touch one on a side."""
         edge = {"up": cell.row - 1, "down": cell.bottom, "left": cell.column - 1, "right": cell.right}[side]
