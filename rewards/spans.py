@@ -12,7 +12,6 @@ Example: answer [1, 5], [2, 4]: `[[0, 3], [2, 4], [22, 25]]` 0.375; answer [0, 2
 0.166667).
 """
 
-import re
 from typing import Literal
 
 from mmrl.data.sample import Sample
@@ -48,5 +47,8 @@ def score(
 
 
 def _glue(completion: str) -> str:
-    found = re.findall(r"<glue>(.*?)</glue>", completion.rpartition("</think>")[2], re.DOTALL)
-    return found[0] if len(found) == 1 else ""
+    """What the one pair of tags after the thought holds; empty where there is none, or another."""
+    _, _, opened = completion.rpartition("</think>")[2].partition("<glue>")
+    inside, closing, rest = opened.partition("</glue>")
+    has_another = "</glue>" in rest.partition("<glue>")[2]
+    return inside if closing and not has_another else ""

@@ -24,7 +24,6 @@ from mmrl.scoring.parse import AnswerFormat, extract_prediction, has_format, is_
 GEOMETRY = "box"
 BOUNDS = (0.0, 3.0)
 
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _KIND, _BARE_KIND = re.compile(r"'action':\s*'(\w+)'"), re.compile(r"'action':\s*(\w+)")
 _PAIR = re.compile(r"\[(\d{1,9}),\s*(\d{1,9})\]")
 
@@ -51,8 +50,8 @@ def score(
 
 
 def _as_released(completion: str, gold: GuiAction, *, radius: float, prefilled_think: bool) -> dict[str, float]:
-    tagged = _ANSWER.search(completion)
-    text = tagged[1] if tagged else ""
+    inside, closing, _ = completion.partition("<answer>")[2].partition("</answer>")
+    text = inside if closing else ""
     kind, pair = _KIND.search(text) or _BARE_KIND.search(text), _PAIR.search(text)
     same_kind = kind is not None and kind[1].casefold() == gold.kind
     point = (float(pair[1]), float(pair[2])) if pair else (0.0, 0.0)

@@ -1,5 +1,6 @@
 """What the golden cases beside the rewards cannot say: rewards in threads, and errors that name the sample."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -29,3 +30,18 @@ def test_a_number_longer_than_python_converts_is_a_wrong_order_not_an_error():
     order = resolve_function("order", kind="rewards", default="score")
     assert order("9" * 5000, answered("2,1,3"), official=True) == 0
     assert order("02 1 3", answered("2,1,3"), official=True) == 1
+
+
+@pytest.mark.parametrize(
+    ("reward", "answer", "options", "unclosed"),
+    [
+        ("spans", [[1, 2]], {"read": "glue"}, "<glue>"),
+        ("ui_r1", {"action": "scroll"}, {"official": True}, "<answer>"),
+    ],
+)
+def test_a_megabyte_of_tags_that_are_never_closed_is_read_in_a_moment(reward, answer, options, unclosed):
+    score = resolve_function(reward, kind="rewards", default="score")
+    start = time.perf_counter()
+    result = score(unclosed * 130_000, answered(answer), **options)
+    assert (result["reward"] if isinstance(result, dict) else result) == 0
+    assert time.perf_counter() - start < 2
