@@ -21,7 +21,7 @@ from mmrl.data.prepare import Preparer
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import SkippedLog
 from mmrl.errors import ConfigError, MmrlError
-from mmrl.evaluate.benchmark import TASK, Benchmark, Rows, columns_of, load_benchmark, read_rows
+from mmrl.evaluate.benchmark import Benchmark, Rows, columns_of, load_benchmark, read_rows
 from mmrl.evaluate.flight import BatchFlight, Flight, JoiningFlight
 from mmrl.evaluate.records import Record, RecordFile
 from mmrl.evaluate.result import Outcome, outcome_of, question_of, table, write_results, write_scores
@@ -151,9 +151,10 @@ def _plan(
     )
     rows = read_rows(benchmark, config, root=request.root, limit=request.limit)
     router = stack.enter_context(Router(config.rewards, relative_to=benchmark.relative_to))
-    router.validate([TASK])
+    tasks = sorted(rows.samples.task_counts())
+    router.validate(tasks)
     spaces = {"box_space": processor.box_space, "time_space": processor.time_space}
-    router.check_spaces({TASK: rows.samples[0].answer_space}, **spaces)
+    router.check_spaces({task: rows.samples.of_tasks([task])[0].answer_space for task in tasks}, **spaces)
     folder = request.out / benchmark.name
     folder.mkdir(exist_ok=True)
     records = RecordFile(folder / "samples.jsonl", task_hash=benchmark.hash, repeats=benchmark.section.answers.repeats)
@@ -240,7 +241,8 @@ def _open_flight(
 def _finished(plan: _Plan, out: Path) -> Outcome:
     """The numbers of a benchmark whose questions all have records."""
     job, records = plan.job, plan.job.records.read()
-    columns = {sample.sample_id: columns_of(sample) for sample in plan.rows.samples}
+    columns = {row.sample_id or row.where: plan.rows.failed_columns[row.where] for row in plan.rows.failed}
+    columns |= {sample.sample_id: columns_of(sample) for sample in plan.rows.samples}
     questions = [question_of(key, of_key, job.scores, columns.get(key, {})) for key, of_key in records.items()]
     write_scores(out / job.benchmark.name, questions)
     return outcome_of(job.benchmark, questions)

@@ -68,7 +68,10 @@ class BenchmarkSection(Section):
     version: PositiveInt = Field(default=1, description="raised with every change that moves a score")
     data: DatasetSection = Field(description="files, card, budgets and template, as in a training configuration")
     max_prompt_tokens: PositiveInt = Field(default=32768, description="longest prompt, media tokens included")
-    score: tuple[RewardPart, ...] = Field(description="what an answer is worth, as in rewards.tasks")
+    score: tuple[RewardPart, ...] | dict[str, tuple[RewardPart, ...]] = Field(
+        description="what an answer is worth, as in rewards.tasks; or, by the value of the card's task column, what "
+        "answers to rows of this kind are"
+    )
     answers: AnswerSection = Field(default_factory=AnswerSection, description="how answers are drawn")
     report: tuple[str, ...] = Field(default=(), description="columns by whose values scores are reported, too")
     average: Literal["rows"] | AverageSection = Field(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from mmrl.config.benchmark_section import AnswerSection, BenchmarkSection
 from mmrl.config.load import read_section
+from mmrl.config.reward_sections import RewardPart
 from mmrl.config.schema import (
     BudgetClass,
     CacheSection,
@@ -26,6 +27,7 @@ from mmrl.config.schema import (
     RewardsSection,
     RunConfig,
 )
+from mmrl.data.many_files import open_files
 from mmrl.data.readers import SampleSet, read_dataset
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import Skipped, SkippedLog
@@ -49,6 +51,12 @@ class Benchmark:
         """Of all that moves a score: the task file, without where its facts are from."""
         facts = self.section.model_dump(mode="json", exclude={"provenance"})
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def parts(self) -> dict[str, tuple[RewardPart, ...]]:
+        """What answers are worth, by the task that the rows get."""
+        score = self.section.score
+        return score if isinstance(score, dict) else {TASK: score}
 
     def answered_by(self, **changes: Any) -> Benchmark:
         """With other answers than the task file says; None changes nothing."""
@@ -81,16 +89,20 @@ class Benchmark:
             budgets={**defaults, **budgets},
             data=data,
             cache=cache,
-            rewards=RewardsSection(tasks={TASK: self.section.score}, workers=workers),
+            rewards=RewardsSection(tasks=self.parts, workers=workers),
         )
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The questions of a benchmark. failed: rows whose medium is not there; they count as questions."""
+    """The questions of a benchmark. failed: rows whose medium is not there; they count as questions.
+
+    failed_columns: what `columns_of` says of the others, by `where`.
+    """
 
     samples: SampleSet
     failed: tuple[Skipped, ...]
+    failed_columns: Mapping[str, Mapping[str, Any]]
 
     @property
     def size(self) -> int:
@@ -119,8 +131,10 @@ def read_rows(benchmark: Benchmark, config: RunConfig, *, root: Path, limit: int
     [dataset] = config.data.val
     skipped = SkippedLog(None, max_fraction=1.0)
     section = dataset if limit is None else dataset.model_copy(update={"max_samples": limit})
-    samples = read_dataset(_of_one_task(section), data=config.data, relative_to=root, skipped=skipped)
-    rows = Rows(samples, skipped.rows)
+    if not isinstance(benchmark.section.score, dict):
+        section = _of_one_task(section)
+    samples = read_dataset(section, data=config.data, relative_to=root, skipped=skipped)
+    rows = Rows(samples, skipped.rows, _columns_of_failed(skipped.rows, root / dataset.path, split=dataset.split))
     expected = benchmark.section.expect.rows
     if expected is not None and limit is None and rows.size != expected:
         raise DataError(
@@ -146,6 +160,18 @@ def read_rows(benchmark: Benchmark, config: RunConfig, *, root: Path, limit: int
 def columns_of(sample: Sample) -> dict[str, Any]:
     """What scores may be reported and grouped by: the row's other columns, and `media`, its first medium's place."""
     return {**sample.columns, "media": source_name(sample.media[0]) if sample.media else None}
+
+
+def _columns_of_failed(failed: Sequence[Skipped], path: Path, *, split: str | None) -> dict[str, Mapping[str, Any]]:
+    """Rows that became no sample belong to their groups all the same."""
+    if not failed:
+        return {}
+    by_origin = {row.where.rpartition(" (id=")[0] or row.where: row for row in failed}
+    rows, found = open_files(path, split=split), {}
+    for number in range(len(rows)):
+        if (row := by_origin.get(rows.origin(number))) is not None:
+            found[row.where] = {**rows.read(number), "media": row.path}
+    return found
 
 
 def _of_one_task(section: DatasetSection) -> DatasetSection:

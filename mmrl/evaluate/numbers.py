@@ -63,10 +63,10 @@ def numbers_of(
     cluster: str | None = None,
     seed: int = 0,
 ) -> Numbers:
-    """groups: a column, or several, the coarsest first; the score is the mean over the values of the first of the means over the
-    values of the next within it, and so on down to the rows. all_of: rows with the same values of these columns are
-    one, worth what the worst of them is. cluster: rows of one value are drawn together when resampling, for they are
-    not independent.
+    """groups: a column, or several, the coarsest first; the score is the mean over the values of the first of the
+    means over the values of the next within it, and so on down to the rows. all_of: rows with the same values of these
+    columns are one, worth what the worst of them is. cluster: rows of one value are drawn together when resampling,
+    for they are not independent.
 
     >>> three = [Question(str(n), (float(n > 0),), 0, {"kind": "ab"[n % 2]}) for n in range(3)]
     >>> round(numbers_of(three).score, 4), numbers_of(three, groups="kind").score
