@@ -1,7 +1,8 @@
 """A robot's action written as numbers, against the demonstrated action.
 
 Formula: exp(-d / scale), d the mean over dimensions of |a - a*| (`l1`), (a - a*)^2 (`mse`) or the Huber loss with
-delta 1 (`huber`); `official`: -d, not below -worst, and -worst for an unreadable action.
+delta 1 (`huber`); `official`: -d, not below -worst, and -worst for an unreadable action. The value `distance`, d of a
+readable action, is logged.
 Bounds: at most 1; without `official` 0 to 1.
 Answer: as many numbers as the answer has: `[0.01, -0.02, ..]`, or without brackets, separated by blanks or commas.
 Space: none; both actions are in the robot's units.
@@ -31,7 +32,7 @@ def score(
     scale: float = 0.1,
     official: bool = False,
     worst: float = 1.0,
-) -> float:
+) -> dict[str, float]:
     """`scale`: distance at which the score is 1 / e. `worst`: with `official`, what an unreadable action costs."""
     gold = as_numbers(sample.answer)
     if not gold:
@@ -39,6 +40,6 @@ def score(
     text = extract_prediction(completion, answer=answer) or ""
     action = as_numbers(read_literal(text if "," in text or "[" in text else ",".join(text.split())))
     if action is None or len(action) != len(gold):
-        return -worst if official else 0.0
+        return {"reward": -worst if official else 0.0}
     distance = action_distance(action, gold, kind=measure)
-    return max(-worst, -distance) if official else math.exp(-distance / scale)
+    return {"reward": max(-worst, -distance) if official else math.exp(-distance / scale), "distance": distance}
