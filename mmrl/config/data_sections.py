@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from mmrl.config.section import BudgetClass, NonNegativeInt, PositiveFloat, PositiveInt, Probability, Section
 
@@ -33,6 +33,72 @@ class RobotSection(Section):
     )
 
 
+# What makes a column -> the keys that say more about it.
+MADE_BY: dict[str, tuple[str, ...]] = {
+    "text": (),
+    "items": ("strip", "named_in", "named_as"),
+    "lettered": ("style",),
+    "letter": ("options", "counted_from"),
+    "number": (),
+    "box": ("form",),
+    "translate": ("to",),
+    "mapping": (),
+}
+
+
+class MadeColumn(Section):
+    """A column made of others: one of `text` to `mapping`, and what belongs to it."""
+
+    text: str | None = Field(default=None, description='Jinja over the columns: "{{ videoID }}.mp4"; `row["video ID"]`')
+    items: str | tuple[str, ...] | None = Field(
+        default=None,
+        description="a list: of these columns, up to the first empty one, or of one column, which may be a list "
+        "written as text",
+    )
+    strip: str | None = Field(default=None, description="of items: regular expression taken off the start of each")
+    named_in: str | None = Field(
+        default=None, description="of items: column with a text; only items that it names, in its order"
+    )
+    named_as: str = Field(default="<image {n}>", description="of items: how that text names item n, counted from 1")
+    lettered: str | None = Field(default=None, description="column with a list of options -> text, a line for each")
+    style: str = Field(default="{letter}. {option}", description="of lettered: such a line")
+    letter: str | None = Field(default=None, description="column with an option's number or text -> its letter")
+    options: str | None = Field(default=None, description="of letter: column with the options, to find the text in")
+    counted_from: Literal[0, 1] | None = Field(default=None, description="of letter: number of the first option")
+    number: str | None = Field(default=None, description="column with a number, maybe as text -> number")
+    box: str | tuple[str, str, str, str] | None = Field(
+        default=None, description="four columns, or one with four numbers, maybe as text -> [x1, y1, x2, y2]"
+    )
+    form: Literal["xyxy", "xywh"] = Field(default="xyxy", description="of box: what the four numbers are")
+    translate: str | None = Field(default=None, description="column whose values are replaced as `to` says")
+    to: dict[str, Any] = Field(default_factory=dict, description="of translate: value as text -> other value")
+    mapping: dict[str, str] | None = Field(
+        default=None, description="key -> column: {video: path, video_start: start, video_end: end}"
+    )
+
+    @property
+    def made_by(self) -> str:
+        """Which of MADE_BY it is."""
+        return next(name for name in MADE_BY if getattr(self, name) is not None)
+
+    @model_validator(mode="after")
+    def _is_made_in_one_way(self) -> Self:
+        ways = [name for name in MADE_BY if getattr(self, name) is not None]
+        if len(ways) != 1:
+            said = " and ".join(ways) or "none"
+            raise ValueError(f"a column is made by one of {', '.join(MADE_BY)}; here {said}")
+        more = self.model_fields_set - {*MADE_BY} - {*MADE_BY[ways[0]]}
+        if more:
+            raise ValueError(f"{', '.join(sorted(more))} does not belong to `{ways[0]}`")
+        if self.letter is not None and (self.options is None) == (self.counted_from is None):
+            raise ValueError(
+                "`letter` needs `options` (the column holds an option's text) or `counted_from` (its number)"
+            )
+        if self.translate is not None and not self.to:
+            raise ValueError("`translate` needs `to`: {value: other value}")
+        return self
+
+
 class CardSection(Section):
     """How the columns of a file become a Sample. A preset fills it; single keys may override the preset."""
 
@@ -42,6 +108,9 @@ class CardSection(Section):
         description="sample field -> column: prompt, input, history, answer, answer_space, images, videos, task, id, "
         "system, modality, demonstration. `a.b` is b inside the mapping a; of a list the one that the row has; "
         "null: no column",
+    )
+    make: dict[str, MadeColumn] = Field(
+        default_factory=dict, description="columns made of columns, in this order, before any is read; see data.md"
     )
     optional: tuple[str, ...] = Field(
         default=(),

@@ -16,6 +16,7 @@ from mmrl.config.load import read_section
 from mmrl.config.schema import CardSection
 from mmrl.data.conversation import ROLES, Tokens, Turn, cut, is_messages, read_turns, single_reply, split_reply
 from mmrl.data.locate import MediaRules
+from mmrl.data.made_columns import check_make, lookup, with_made
 from mmrl.data.media_cell import read_media_cell
 from mmrl.data.placeholders import PATH, Filler, check_counts, media_in_front
 from mmrl.data.sample import GeometryPart, MediaKind, MediaRef, Message, Part, Sample, TextPart
@@ -53,7 +54,8 @@ def _shipped_card(name: str) -> CardSection:
 
 
 def _over_preset(card: CardSection, preset: CardSection) -> CardSection:
-    """The preset with the keys that the card sets itself; `columns`, `optional` and `required` extend the preset's.
+    """The preset with the keys that the card sets itself; `columns`, `make`, `optional` and `required` extend the
+    preset's.
 
     A column that the card maps itself is required, unless its own `optional` lists the field.
     """
@@ -61,6 +63,7 @@ def _over_preset(card: CardSection, preset: CardSection) -> CardSection:
         raise ConfigError(f"card preset {card.preset!r} names a preset itself; only one level is read")
     own = {key: getattr(card, key) for key in card.model_fields_set - {"preset"}}
     own["columns"] = {**preset.columns, **card.columns}
+    own["make"] = {**preset.make, **card.make}
     mapped = [name for name, column in card.columns.items() if column is not None]
     own["optional"] = (*_without(preset.optional, (*mapped, *card.required)), *card.optional)
     own["required"] = (*_without((*preset.required, *mapped), card.optional), *card.required)
@@ -79,6 +82,7 @@ def _check_card(card: CardSection) -> None:
                 raise ConfigError(f"card.{key}: unknown sample field {name!r}; known: {', '.join(FIELDS)}{hint}")
     _check_required(card)
     _check_placeholders(card)
+    check_make(card.make)
     for written, role in card.roles.items():
         if role not in ROLES:
             raise ConfigError(f"card.roles: {written!r} stands for {role!r}; a role is one of {', '.join(ROLES)}")
@@ -135,13 +139,14 @@ class CardReader:
         try:
             sample_id = self.sample_id(row, number)
             where = f"{origin} (id={sample_id})"
-            return self._sample(row, sample_id=sample_id, origin=origin)
+            return self._sample(with_made(row, self.card.make), sample_id=sample_id, origin=origin)
         except DataError as error:
             raise type(error)(error.reason, where=where, sample_id=sample_id, path=error.path) from error
 
     def sample_id(self, row: Mapping[str, Any], number: int) -> str:
         """The id of row `number` (from 0); DataError for a value that can be none."""
-        value = self._value(row, "id")
+        is_made = any(column in self.card.make for column in self._columns["id"])
+        value = self._value(with_made(row, self.card.make) if is_made else row, "id")
         if value is None:
             return f"{self.stem}:{number + 1}"
         if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
@@ -326,20 +331,6 @@ class CardReader:
                 "the row holds a demonstration in two places, one of them the column of that name; keep one"
             )
         return {**others, "demonstration": demonstration}
-
-
-def lookup(row: Mapping[str, Any], column: str) -> Any:
-    """The value of a column, null where it is absent; `a.b` is b inside the mapping a, unless a column has that name.
-
-    >>> lookup({"reward_model": {"ground_truth": "7"}}, "reward_model.ground_truth")
-    '7'
-    """
-    if column in row or "." not in column:
-        return row.get(column)
-    value: Any = row
-    for key in column.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
 
 
 def _names(columns: str | tuple[str, ...] | None) -> tuple[str, ...]:

@@ -61,14 +61,12 @@ def template_problem(text: str) -> str | None:
     """
     if not is_jinja(text):
         return _plain_problem(text.count(PROMPT))
-    from jinja2 import TemplateSyntaxError, meta
+    from jinja2 import meta
 
     if PROMPT in _WHOLE_JINJA_PROMPT.sub("", text):
         return f"holds {PROMPT} and {{{{ prompt }}}}; write one of them, once"
-    try:
-        _compiled(text)
-    except TemplateSyntaxError as error:
-        return f"is not valid Jinja (line {error.lineno}: {error.message})"
+    if (problem := row_text_problem(text)) is not None:
+        return problem
     if "prompt" not in meta.find_undeclared_variables(_environment().parse(text)):
         return "does not use {{ prompt }}; it must say once where the prompt goes"
     return None
@@ -93,7 +91,7 @@ def template_pieces(text: str, columns: Mapping[str, Any]) -> list[str]:
     if not is_jinja(text):
         before, _, after = text.partition(PROMPT)
         return [before, "prompt", after]
-    pieces = _MARKS.split(_rendered(text, columns))
+    pieces = _MARKS.split(_rendered(text, columns, {name: f"{_MARK}{hole}\ue001" for name, hole in HOLES.items()}))
     count = pieces[1::2].count("prompt")
     if count != 1:
         raise DataError(
@@ -102,14 +100,33 @@ def template_pieces(text: str, columns: Mapping[str, Any]) -> list[str]:
     return pieces
 
 
-def _rendered(text: str, columns: Mapping[str, Any]) -> str:
+def row_text(text: str, columns: Mapping[str, Any]) -> str:
+    """The text of Jinja over the columns alone; `row["any name"]` is the column of that name. DataError as above.
+
+    >>> row_text("{{ row['video ID'] }}.mp4", {"video ID": "a7"})
+    'a7.mp4'
+    """
+    return _rendered(text, columns, {"row": columns})
+
+
+def row_text_problem(text: str) -> str | None:
+    """What is wrong with such a text whatever the row; None: nothing."""
+    from jinja2 import TemplateSyntaxError
+
+    try:
+        _compiled(text)
+    except TemplateSyntaxError as error:
+        return f"is not valid Jinja (line {error.lineno}: {error.message})"
+    return None
+
+
+def _rendered(text: str, columns: Mapping[str, Any], more: Mapping[str, Any]) -> str:
     from jinja2 import TemplateError
 
-    marks = {name: f"{_MARK}{hole}\ue001" for name, hole in HOLES.items()}
     rendered: list[str] = []
     length = 0
     try:
-        for piece in _compiled(text).generate({**columns, **marks}):
+        for piece in _compiled(text).generate({**columns, **more}):
             length += len(piece)
             if length > MAX_CHARACTERS:
                 raise DataError(f"the template {_short(text)} makes more than {MAX_CHARACTERS} characters of this row")
