@@ -62,6 +62,22 @@ def layer_cosine(picture: Sequence[np.ndarray], reference: Sequence[np.ndarray])
     )
 
 
+def patch_cosine(picture_CHW: np.ndarray, reference_CHW: np.ndarray, *, both_ways: bool = True) -> float:
+    """Mean over the places of a feature map of the best cosine with any place of the other one.
+
+    both_ways: the mean of this and of the same from the reference on; one way alone, one patch of the reference all
+    over the picture is worth 1.
+
+    >>> one, two = np.array([[[1.0, 1.0]], [[0.0, 0.0]]]), np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
+    >>> patch_cosine(one, two), patch_cosine(one, two, both_ways=False), patch_cosine(two, two[..., ::-1])
+    (0.75, 1.0, 1.0)
+    """
+    flat = [_unit_channels(found).reshape(len(found), -1) for found in (picture_CHW, reference_CHW)]
+    cosines_PR = flat[0].T @ flat[1]
+    there = float(cosines_PR.max(axis=1).mean())
+    return (there + float(cosines_PR.max(axis=0).mean())) / 2 if both_ways else there
+
+
 def _pairs(picture: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(a, b) for a, b in zip(picture, reference, strict=True)]
 

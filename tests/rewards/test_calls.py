@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from makers.scoring import answered
 
-from mmrl.errors import RewardError
+from mmrl.errors import ConfigError, RewardError
 from mmrl.plugins import resolve_function
+from mmrl.scoring.reward import check_machine, resolve_reward
 
 
 def value(reward, answer, completion):
@@ -19,6 +20,21 @@ def value(reward, answer, completion):
 def test_a_bad_answer_is_an_error_that_names_the_sample_never_a_score(reward, answer, completion):  # fault 68
     with pytest.raises(RewardError, match=r"rows\.jsonl:7 \(id=s1\): the answer .* is not"):
         value(reward, answer, completion)
+
+
+TABLE = {"kind": "table", "vectors": {"a": [1.0, 0.0]}}
+
+
+@pytest.mark.parametrize(
+    ("reward", "options", "words"),
+    [
+        ("format", {"official": True, "style": "boxed"}, "no official form of the style boxed"),
+        ("image_similarity", {"official": True, "encoder": TABLE}, "a form of `measure: patches`"),
+    ],
+)
+def test_official_where_there_is_none_is_an_error_at_start(reward, options, words):
+    with pytest.raises(ConfigError, match=words):
+        check_machine(resolve_reward(reward), options, timeout_s=100.0, where="rewards.tasks.t[0]")
 
 
 def test_math_works_outside_the_main_thread():  # fault 69

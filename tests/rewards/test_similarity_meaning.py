@@ -46,6 +46,35 @@ def test_perceptual_similarity_falls_with_blur(lite0):
     assert alike == sorted(alike, reverse=True) and alike[-1] < 0.8
 
 
+SVG = "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 64 64'>{}</svg>"
+HALVES = SVG.format("<rect width='32' height='64' fill='red'/><rect x='32' width='32' height='64' fill='blue'/>")
+SWAPPED = SVG.format("<rect width='32' height='64' fill='blue'/><rect x='32' width='32' height='64' fill='red'/>")
+RED = SVG.format("<rect width='64' height='64' fill='red'/>")
+
+
+@pytest.mark.parametrize("measure", ["layers", "position", "patches"])
+def test_a_drawing_by_its_feature_maps_is_most_like_itself(lite0, measure):
+    options = {"encoder": lite0, "measure": measure, "scale": "raw"}
+    drawn = (HALVES, SWAPPED, RED, "no drawing")
+    call = RewardCall("image_similarity", None, options, ((answered(HALVES), drawn),))
+    itself, swapped, red, nothing = run_call(call)
+    assert itself.value == pytest.approx(1.0, abs=1e-4)
+    assert max(swapped.value, red.value) < 0.97 and nothing.value == -1.0
+
+
+def test_patches_find_their_like_anywhere_and_both_ways(lite0):
+    sample = answered(HALVES)
+
+    def values(**options):
+        call = RewardCall("image_similarity", None, {"encoder": lite0, **options}, ((sample, (SWAPPED, RED)),))
+        return [outcome.value for outcome in run_call(call)]
+
+    by_place, both_ways = values(measure="position"), values(measure="patches")
+    one_way = values(measure="patches", official=True)
+    assert both_ways[0] > by_place[0]
+    assert one_way[1] > both_ways[1]
+
+
 def test_the_goal_picture_is_nearer_to_its_own_scene(lite0):
     goal, later = crops("coffee")
     near, far = (row(goal, crops("rocket")[0], last) for last in (later, crops("rocket")[1]))
