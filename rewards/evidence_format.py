@@ -26,19 +26,18 @@ KNOWN_HACKS = {
     "repeated": "pays for the form alone",
 }
 
-_THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 _BOXED_OBJECT = re.compile(r"<obj>[^<>]{1,200}</obj>\s*<box>\s*\[[^<>\]]{1,200}\]\s*</box>")
 _EVIDENCE = ("obj", "t", "box")
 
 
 def score(completion: str, sample: Sample, *, evidence: Literal["claims", "times", "box", "none"] = "claims") -> float:
     """`evidence`: what the thought must hold for 1."""
-    thought = _THOUGHT.search(completion)
+    thought = _thought(completion)
     answered = 0 <= completion.find("<answer>") < completion.rfind("</answer>")
     paired = all(_is_paired(completion, tag) for tag in ("think", "answer"))
-    if thought is None or not answered or not paired or not all(_is_paired(thought[1], tag) for tag in _EVIDENCE):
+    if thought is None or not answered or not paired or not all(_is_paired(thought, tag) for tag in _EVIDENCE):
         return 0.0
-    counts = {tag: thought[1].count(f"<{tag}>") for tag in _EVIDENCE}
+    counts = {tag: thought.count(f"<{tag}>") for tag in _EVIDENCE}
     has_claim = all(counts.values())
     found = {
         "claims": has_claim,
@@ -47,6 +46,13 @@ def score(completion: str, sample: Sample, *, evidence: Literal["claims", "times
         "none": True,
     }
     return 1.0 if found[evidence] else 0.5
+
+
+def _thought(completion: str) -> str | None:
+    """What stands between the first <think> and the </think> after it; found by one pass, however often they come."""
+    start = completion.find("<think>")
+    end = completion.find("</think>", start)
+    return completion[start + len("<think>") : end] if start >= 0 and end >= 0 else None
 
 
 def _is_paired(text: str, tag: str) -> bool:

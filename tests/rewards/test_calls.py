@@ -53,6 +53,7 @@ def test_a_number_longer_than_python_converts_is_a_wrong_order_not_an_error():
     [
         ("spans", [[1, 2]], {"read": "glue"}, "<glue>"),
         ("ui_r1", {"action": "scroll"}, {"official": True}, "<answer>"),
+        ("evidence_format", [1.0, 2.0], {}, "<think>"),
     ],
 )
 def test_a_megabyte_of_tags_that_are_never_closed_is_read_in_a_moment(reward, answer, options, unclosed):
