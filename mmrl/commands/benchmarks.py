@@ -1,4 +1,4 @@
-"""`mmrl evaluate`: the command that measures models on benchmarks."""
+"""`mmrl evaluate` and `mmrl compare`: the commands that measure models on benchmarks."""
 
 from __future__ import annotations
 
@@ -58,6 +58,20 @@ def evaluate(
         rescore=rescore,
     )
     raise typer.Exit(evaluate_command(request))
+
+
+@benchmarks_app.command(epilog=example("mmrl compare results/base results/tuned --out tuned.md"))
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="Folder of results (mmrl evaluate --out)")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Folder of results to compare with A")],
+    tasks: Annotated[str, typer.Option(help="Benchmarks with commas between; default: all of both.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Write the table there, too: a .md or .html file.")] = None,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Compare what was not asked alike.")] = False,
+) -> None:
+    """Compare two evaluations question by question: differences, their intervals, McNemar's test."""
+    from mmrl.commands.compare import CompareRequest, compare_command
+
+    raise typer.Exit(compare_command(CompareRequest(a, b, split_names(tasks), out, anyway)))
 
 
 def split_names(text: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from mmrl.data.prepare import Preparer
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import SkippedLog
 from mmrl.errors import ConfigError, MmrlError
-from mmrl.evaluate.benchmark import Benchmark, Rows, columns_of, load_benchmark, read_rows
+from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, columns_of, load_benchmark, read_rows
 from mmrl.evaluate.flight import BatchFlight, Flight, JoiningFlight
 from mmrl.evaluate.records import Record, RecordFile
 from mmrl.evaluate.result import Outcome, outcome_of, question_of, table, write_results, write_scores
@@ -244,8 +244,8 @@ def _finished(plan: _Plan, out: Path) -> Outcome:
     columns = {row.sample_id or row.where: plan.rows.failed_columns[row.where] for row in plan.rows.failed}
     columns |= {sample.sample_id: columns_of(sample) for sample in plan.rows.samples}
     questions = [question_of(key, of_key, job.scores, columns.get(key, {})) for key, of_key in records.items()]
-    write_scores(out / job.benchmark.name, questions)
-    return outcome_of(job.benchmark, questions)
+    write_scores(out / job.benchmark.name, questions, job.benchmark.section)
+    return outcome_of(job.benchmark, questions, budgets=budgets_of(job.samples, job.preparer.config))
 
 
 class _Progress:

@@ -162,6 +162,14 @@ def columns_of(sample: Sample) -> dict[str, Any]:
     return {**sample.columns, "media": source_name(sample.media[0]) if sample.media else None}
 
 
+def budgets_of(samples: Sequence[Sample], config: RunConfig) -> dict[str, BudgetClass]:
+    """The budget classes that the media of a benchmark's rows have."""
+    [dataset] = config.data.val
+    known = {**config.budgets, **dataset.budgets}
+    used = {ref.budget or sample.modality for sample in samples for ref in sample.media}
+    return {name: known[name] for name in sorted(used & known.keys())}
+
+
 def _columns_of_failed(failed: Sequence[Skipped], path: Path, *, split: str | None) -> dict[str, Mapping[str, Any]]:
     """Rows that became no sample belong to their groups all the same."""
     if not failed:

@@ -5,33 +5,40 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from mmrl.config.benchmark_section import AverageSection
+from mmrl.config.benchmark_section import AverageSection, BenchmarkSection
+from mmrl.config.schema import BudgetClass
+from mmrl.errors import DataError
 from mmrl.evaluate.benchmark import Benchmark
 from mmrl.evaluate.numbers import Numbers, Question, by_value, numbers_of, part_means
 from mmrl.evaluate.records import Record
 from mmrl.evaluate.runner import Score
 
 RESULTS = "results.json"
+SCORES = "scores.jsonl"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One benchmark's numbers, or why there are none. parts: means by name. groups: column -> value -> numbers."""
+    """One benchmark's numbers, or why there are none. parts: means by name. groups: column -> value -> numbers.
+
+    budgets: of the classes that its media have, as they were opened.
+    """
 
     benchmark: Benchmark
     numbers: Numbers | None = None
     parts: Mapping[str, float] | None = None
     groups: Mapping[str, Mapping[str, Numbers]] | None = None
     problem: str = ""
+    budgets: Mapping[str, BudgetClass] = field(default_factory=dict)
 
 
-def outcome_of(benchmark: Benchmark, questions: Sequence[Question]) -> Outcome:
+def outcome_of(benchmark: Benchmark, questions: Sequence[Question], *, budgets: Mapping[str, BudgetClass]) -> Outcome:
     section = benchmark.section
     average = AverageSection() if section.average == "rows" else section.average
     alike = {"all_of": average.all_of_columns, "cluster": section.cluster}
@@ -40,7 +47,7 @@ def outcome_of(benchmark: Benchmark, questions: Sequence[Question]) -> Outcome:
         column: {value: numbers_of(part, **alike) for value, part in by_value(questions, column).items()}
         for column in section.report
     }
-    return Outcome(benchmark, total, part_means(questions), found)
+    return Outcome(benchmark, total, part_means(questions), found, budgets=budgets)
 
 
 def question_of(
@@ -64,11 +71,39 @@ def write_results(folder: Path, outcomes: Sequence[Outcome], *, made_with: Mappi
     (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
 
 
-def write_scores(folder: Path, questions: Sequence[Question]) -> None:
-    """One line a question: its id and the scores of its answers; null: could not be scored; none: it failed."""
-    lines = ({"key": q.key, "scores": [None if math.isnan(score) else score for score in q.scores]} for q in questions)
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    (folder / "scores.jsonl").write_text(text, encoding="utf-8")
+def write_scores(folder: Path, questions: Sequence[Question], section: BenchmarkSection) -> None:
+    """One line a question: its id and the scores of its answers; null: could not be scored; none: it failed.
+
+    `groups`, `all_of`, `cluster`: its values in the columns that the task averages and resamples by.
+    """
+    text = "".join(json.dumps(_score_line(q, section), ensure_ascii=False) + "\n" for q in questions)
+    (folder / SCORES).write_text(text, encoding="utf-8")
+
+
+def read_scores(folder: Path) -> dict[str, Question]:
+    """What write_scores wrote, by key."""
+    path = folder / SCORES
+    found = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            scores = tuple(math.nan if score is None else float(score) for score in row.pop("scores"))
+            key = row.pop("key")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DataError(f"{path}:{number}: not a line of scores ({error})") from error
+        found[key] = Question(key, scores, 0, row)
+    return found
+
+
+def _score_line(question: Question, section: BenchmarkSection) -> dict[str, Any]:
+    line: dict[str, Any] = {"key": question.key}
+    line["scores"] = [None if math.isnan(score) else score for score in question.scores]
+    if section.average != "rows":
+        line["groups"] = [str(question.columns.get(column)) for column in section.average.group_columns]
+        line["all_of"] = [str(question.columns.get(column)) for column in section.average.all_of_columns]
+    if section.cluster is not None:
+        line["cluster"] = str(question.columns.get(section.cluster))
+    return line
 
 
 def _json(outcome: Outcome) -> dict[str, Any]:
@@ -76,7 +111,7 @@ def _json(outcome: Outcome) -> dict[str, Any]:
     row: dict[str, Any] = {"task_hash": outcome.benchmark.hash, "version": section.version}
     row["layout"] = section.provenance.layout
     row["answers"] = section.answers.model_dump(mode="json")
-    row["budgets"] = {name: budget.model_dump(mode="json") for name, budget in section.data.budgets.items()}
+    row["budgets"] = {name: budget.model_dump(mode="json") for name, budget in outcome.budgets.items()}
     row["template"] = section.data.user_template
     if outcome.numbers is None:
         return {**row, "problem": outcome.problem}
