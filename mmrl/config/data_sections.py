@@ -36,7 +36,7 @@ class RobotSection(Section):
 # What makes a column -> the keys that say more about it.
 MADE_BY: dict[str, tuple[str, ...]] = {
     "text": (),
-    "items": ("strip", "named_in", "named_as"),
+    "items": ("alone", "strip", "named_in", "named_as"),
     "lettered": ("style",),
     "letter": ("options", "counted_from"),
     "number": (),
@@ -55,6 +55,7 @@ class MadeColumn(Section):
         description="a list: of these columns, up to the first empty one, or of one column, which may be a list "
         "written as text",
     )
+    alone: bool = Field(default=False, description="of items: a text or number that is no list is a list of one")
     strip: str | None = Field(default=None, description="of items: regular expression taken off the start of each")
     named_in: str | None = Field(
         default=None, description="of items: column with a text; only items that it names, in its order"
@@ -63,7 +64,9 @@ class MadeColumn(Section):
     lettered: str | None = Field(default=None, description="column with a list of options -> text, a line for each")
     style: str = Field(default="{letter}. {option}", description="of lettered: such a line")
     letter: str | None = Field(default=None, description="column with an option's number or text -> its letter")
-    options: str | None = Field(default=None, description="of letter: column with the options, to find the text in")
+    options: str | None = Field(
+        default=None, description="of letter: column with the options; without any a row's value stays"
+    )
     counted_from: Literal[0, 1] | None = Field(default=None, description="of letter: number of the first option")
     number: str | None = Field(default=None, description="column with a number, maybe as text -> number")
     box: str | tuple[str, str, str, str] | None = Field(

@@ -75,16 +75,16 @@ def _value(row: Mapping[str, Any], column: str) -> Any:
     return None if value == "" else value
 
 
-def _text(how: MadeColumn, row: Mapping[str, Any]) -> str:
+def _text(how: MadeColumn, row: Mapping[str, Any]) -> str | None:
     assert how.text is not None
-    return row_text(how.text, row)
+    return row_text(how.text, row) or None
 
 
 def _items(how: MadeColumn, row: Mapping[str, Any]) -> list[Any] | None:
     assert how.items is not None
     if isinstance(how.items, str):
         value = _value(row, how.items)
-        items = None if value is None else _as_list(value, how.items)
+        items = None if value is None else _as_list(value, how.items, alone=how.alone)
     else:
         items = _filled(row, how.items)
     if items is None or how.strip is None:
@@ -118,9 +118,11 @@ def _named(items: Sequence[Any], how: MadeColumn, row: Mapping[str, Any]) -> lis
     return [items[number - 1] for number in numbers]
 
 
-def _as_list(value: Any, column: str) -> list[Any]:
-    """A list, or one written as text: JSON, or as Python writes it."""
+def _as_list(value: Any, column: str, *, alone: bool = False) -> list[Any]:
+    """A list, or one written as text: JSON, or as Python writes it. alone: anything else is a list of one."""
     read = _literal(value) if isinstance(value, str) else value
+    if alone and not isinstance(read, list | tuple):
+        return [value]
     if not isinstance(read, list | tuple):
         raise DataError(f"column {column!r} must hold a list, maybe written as text, not {value!r:.80}")
     return list(read)
@@ -162,7 +164,8 @@ def _options(value: Any, column: str) -> dict[str, str]:
     return dict(zip(_LETTERS, map(str, items), strict=False))
 
 
-def _letter(how: MadeColumn, row: Mapping[str, Any]) -> str | None:
+def _letter(how: MadeColumn, row: Mapping[str, Any]) -> Any:
+    """A letter; what a row without options answers stays as it is."""
     assert how.letter is not None
     value = _value(row, how.letter)
     if value is None:
@@ -173,7 +176,10 @@ def _letter(how: MadeColumn, row: Mapping[str, Any]) -> str | None:
             raise DataError(f"column {how.letter!r} is {value!r}, no number of an option from {how.counted_from} on")
         return _LETTERS[int(place)]
     assert how.options is not None  # checked with the card
-    options = _options(_value(row, how.options), how.options)
+    listed = _value(row, how.options)
+    options = {} if listed is None else _options(listed, how.options)
+    if not options:
+        return value
     found = [label for label, text in options.items() if text.strip() == str(value).strip()]
     if not found:
         raise DataError(

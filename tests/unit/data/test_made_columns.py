@@ -28,6 +28,12 @@ def made(row: dict, **how):
         ({"o": "['it\\'s', \"3,4\"]"}, {"items": "o"}, ["it's", "3,4"]),
         ({"o": '["red", 2]'}, {"items": "o"}, ["red", 2]),
         ({"o": "[]"}, {"items": "o"}, []),
+        ({"o": "red, blue"}, {"items": "o", "alone": True}, ["red, blue"]),
+        ({"o": "['3', '4']"}, {"items": "o", "alone": True}, ["3", "4"]),
+        ({"o": "7"}, {"items": "o", "alone": True}, ["7"]),
+        ({"a": ""}, {"text": "{{ a }}"}, None),
+        ({"a": "14", "o": None}, {"letter": "a", "options": "o"}, "14"),
+        ({"a": "14", "o": "[]"}, {"letter": "a", "options": "o"}, "14"),
         ({"o": None}, {"items": "o"}, None),
         (
             {"q": "Is <image 2> as <image 1>, <image 2>?", "i1": "a", "i2": "b", "i3": "c"},
