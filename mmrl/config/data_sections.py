@@ -182,7 +182,8 @@ class DatasetSection(Section):
     split: str | None = Field(default=None, description="split of a Hugging Face dataset dictionary")
     select: dict[str, Any] = Field(
         default_factory=dict,
-        description="only rows with this value in this column, or one of these values ({split: testA}); empty: all",
+        description="only rows with this value in this column, of the file or made by the card, or one of these values "
+        "({split: testA}); empty: all",
     )
     root: str | None = Field(
         default=None, description="folder relative media paths start from; null: the data file's folder"

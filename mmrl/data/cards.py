@@ -143,10 +143,13 @@ class CardReader:
         except DataError as error:
             raise type(error)(error.reason, where=where, sample_id=sample_id, path=error.path) from error
 
+    def with_made(self, row: Mapping[str, Any], columns: Iterable[str]) -> Mapping[str, Any]:
+        """The row, with the columns that the card makes where one of these is among them."""
+        return with_made(row, self.card.make) if any(column in self.card.make for column in columns) else row
+
     def sample_id(self, row: Mapping[str, Any], number: int) -> str:
         """The id of row `number` (from 0); DataError for a value that can be none."""
-        is_made = any(column in self.card.make for column in self._columns["id"])
-        value = self._value(with_made(row, self.card.make) if is_made else row, "id")
+        value = self._value(self.with_made(row, self._columns["id"]), "id")
         if value is None:
             return f"{self.stem}:{number + 1}"
         if isinstance(value, bool) or not isinstance(value, str | int) or value == "":

@@ -124,14 +124,7 @@ def read_dataset(section: DatasetSection, *, data: DataSection, relative_to: Pat
     """
     path = (relative_to / section.path).absolute()
     name = dataset_name(section)
-    reader = CardReader(
-        card=_card(name, section, relative_to),
-        dataset=name,
-        stem=path.stem,
-        root=_root(section, path, relative_to),
-        templates=resolve_templates(section, data=data),
-        rules=MediaRules(source_fps=section.source_fps, pdf_dpi=data.pdf_dpi, allow_urls=data.allow_urls),
-    )
+    reader = card_reader(section, data=data, relative_to=relative_to)
     rows = open_files(path, split=section.split, robot=reader.card.robot)
     dataset = _check_rows(rows, reader, section=section, policies=_Policies(data, skipped))
     skipped.check()
@@ -142,6 +135,19 @@ def read_dataset(section: DatasetSection, *, data: DataSection, relative_to: Pat
         raise DataError(f"{path}: no usable rows" + (f"; the first: {first.where}: {first.reason}" if first else ""))
     count = len(dataset.row_N)
     return SampleSet([dataset], np.zeros(count, dtype=np.int64), np.arange(count))
+
+
+def card_reader(section: DatasetSection, *, data: DataSection, relative_to: Path) -> CardReader:
+    """What makes samples of a dataset's rows."""
+    path, name = (relative_to / section.path).absolute(), dataset_name(section)
+    return CardReader(
+        card=_card(name, section, relative_to),
+        dataset=name,
+        stem=path.stem,
+        root=_root(section, path, relative_to),
+        templates=resolve_templates(section, data=data),
+        rules=MediaRules(source_fps=section.source_fps, pdf_dpi=data.pdf_dpi, allow_urls=data.allow_urls),
+    )
 
 
 def _card(name: str, section: DatasetSection, relative_to: Path) -> CardSection:
@@ -186,7 +192,7 @@ def _check_rows(rows: Rows, reader: CardReader, *, section: DatasetSection, poli
         selected += 1
         try:
             row = rows.read(number)
-            if not _is_selected(row, section.select, origin=rows.origin(number)):
+            if not _is_selected(reader.with_made(row, section.select), section.select, origin=rows.origin(number)):
                 selected -= 1
                 continue
             sample = reader.sample(row, number=number, origin=rows.origin(number))

@@ -27,8 +27,9 @@ from mmrl.config.schema import (
     RewardsSection,
     RunConfig,
 )
+from mmrl.data.made_columns import with_made
 from mmrl.data.many_files import open_files
-from mmrl.data.readers import SampleSet, read_dataset
+from mmrl.data.readers import SampleSet, card_reader, read_dataset
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import Skipped, SkippedLog
 from mmrl.data.source import source_name
@@ -134,7 +135,7 @@ def read_rows(benchmark: Benchmark, config: RunConfig, *, root: Path, limit: int
     if not isinstance(benchmark.section.score, dict):
         section = _of_one_task(section)
     samples = read_dataset(section, data=config.data, relative_to=root, skipped=skipped)
-    rows = Rows(samples, skipped.rows, _columns_of_failed(skipped.rows, root / dataset.path, split=dataset.split))
+    rows = Rows(samples, skipped.rows, _columns_of_failed(skipped.rows, section, data=config.data, root=root))
     expected = benchmark.section.expect.rows
     if expected is not None and limit is None and rows.size != expected:
         raise DataError(
@@ -170,15 +171,20 @@ def budgets_of(samples: Sequence[Sample], config: RunConfig) -> dict[str, Budget
     return {name: known[name] for name in sorted(used & known.keys())}
 
 
-def _columns_of_failed(failed: Sequence[Skipped], path: Path, *, split: str | None) -> dict[str, Mapping[str, Any]]:
+def _columns_of_failed(
+    failed: Sequence[Skipped], section: DatasetSection, *, data: DataSection, root: Path
+) -> dict[str, Mapping[str, Any]]:
     """Rows that became no sample belong to their groups all the same."""
     if not failed:
         return {}
-    by_origin = {row.where.rpartition(" (id=")[0] or row.where: row for row in failed}
-    rows, found = open_files(path, split=split), {}
+    reader = card_reader(section, data=data, relative_to=root)
+    missing, found = {row.where: row.path for row in failed}, {}
+    rows = open_files(root / section.path, split=section.split)
     for number in range(len(rows)):
-        if (row := by_origin.get(rows.origin(number))) is not None:
-            found[row.where] = {**rows.read(number), "media": row.path}
+        row = rows.read(number)
+        where = f"{rows.origin(number)} (id={reader.sample_id(row, number)})"
+        if where in missing:
+            found[where] = {**with_made(row, reader.card.make), "media": missing[where]}
     return found
 
 

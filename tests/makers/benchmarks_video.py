@@ -1,10 +1,13 @@
 """Rows of the shipped benchmarks of clips."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from makers.benchmark_files import ROWS, write_jsonl
 from makers.clips import ClipSpec, write_clip
+from makers.media import picture_bytes
 
 
 def _charades_sta(root: Path) -> None:
@@ -16,4 +19,111 @@ def _charades_sta(root: Path) -> None:
     write_jsonl(root / "charades_sta" / "test.jsonl", rows)
 
 
-WRITERS: dict[str, Callable[[Path], None]] = {"charades_sta": _charades_sta}
+def _clip_at(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_clip(path, ClipSpec(frames=10))
+
+
+def easyvideo_r1_file(file: str, folder: str, *rows: dict[str, Any]) -> Callable[[Path], None]:
+    """A writer of one of EasyVideoR1's evaluation files, with what all its rows have, and of their clips."""
+
+    def write(root: Path) -> None:
+        whole = []
+        for n, row in enumerate(rows):
+            facts = {"problem_id": n, "problem": "What falls?", "problem_type": "multiple choice"}
+            whole.append({**facts, "data_type": "video", "data_source": "made", "path": f"./videos/{n}.mp4", **row})
+            _clip_at(root / folder / whole[-1]["path"])
+            if "image_path" in row:
+                (root / folder / row["image_path"]).write_bytes(picture_bytes(n))
+        path = root / "valid_data" / file
+        path.parent.mkdir(exist_ok=True)
+        lines = [json.dumps(row) for row in whole]
+        path.write_text("\n".join(lines) if path.suffix == ".jsonl" else f"[{','.join(lines)}]")
+
+    return write
+
+
+def choice_rows(*counts: int, **columns: Any) -> list[dict[str, Any]]:
+    """Rows with so many options each; the last is right."""
+    texts = ("a cup", "a ball", "a cat", "a hat", "snow", "rain", "a leaf", "a man", "a toy", "night", "ink")
+    labelled = [[f"{letter}. {text}" for letter, text in zip("ABCDEFGHIJK", texts, strict=True)][:n] for n in counts]
+    return [{"options": of, "solution": f"<answer>{of[-1][0]}</answer>", **columns} for of in labelled]
+
+
+def answered_row(answer: str, kind: str, **columns: Any) -> dict[str, Any]:
+    return {"problem_type": kind, "options": [], "solution": f"<answer>{answer}</answer>", **columns}
+
+
+def _with(rows: list[dict[str, Any]], column: str, *values: Any) -> list[dict[str, Any]]:
+    return [{**row, column: value} for row, value in zip(rows, values, strict=True)]
+
+
+FOUR, SIX = choice_rows(4, 4, 4), choice_rows(6, 6, 6)
+
+_SPAN = '<think>{"time": [0.2, 0.8], "boxes": {}}</think><[PLHD21_never_used_51bce0c785ca2f68081bfa7d91973934]>'
+_TUBES = (
+    '{"time": [0.0, 0.9], "boxes": {"0": [10, 5, 40, 30]}}',
+    '{"time": [0.1, 0.5], "boxes": {}}',
+    '{"time": [0.0, 0.5], "boxes": {"0": [0, 0, 80, 48]}}',
+)
+_OPEN = answered_row("A cup.", "open-ended")
+_DIRECTION = "object_rel_direction"
+_VSI = [
+    {**answered_row("4", "regression"), "options": None, "original_question_type": "object_counting"},
+    *_with(choice_rows(2, 4), "original_question_type", f"{_DIRECTION}_easy", f"{_DIRECTION}_hard"),
+]
+_OVO = [
+    {**choice_rows(2)[0], "ovo_task": "EPM", "ovo_category": "backward", "ovo_id": 0},
+    answered_row("3", "REC", ovo_task="REC", ovo_category="forward", ovo_id=1, ovo_test_idx=0),
+    answered_row("Yes", "SSR", ovo_task="SSR", ovo_category="forward", ovo_id=2, ovo_test_idx=0, ovo_type=1),
+]
+_MMMU = [
+    *choice_rows(11, image_path="./videos/0.png"),
+    {**answered_row("360", "numerical", image_path="./videos/1.png"), "options": None},
+    *choice_rows(3),
+]
+_MATH = [
+    {**row, "problem_id": f"q-{n % 2}", "category": "Chart", "length": "long", "steps": "{}"}
+    for n, row in enumerate(choice_rows(5, 5, 5, *[2] * 8))
+]
+for _n, _row in enumerate(_MATH[3:]):
+    _row["mbinary_id"] = _n
+_SPORTS = _with(_with(FOUR, "q_type_livesports", "What", "Who", "When"), "ocr_livesports", 0, 1, 0)
+_ODV = [{**row, "odv_task": "Static", "odv_subtask": f"{n}"} for n, row in enumerate(FOUR)]
+_MME = [{**row, "duration": "short", "task_type": "Counting", "videoID": "x"} for row in FOUR]
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "charades_sta": _charades_sta,
+    "charades_sta_easyvideo": easyvideo_r1_file(
+        "charades_sta.json",
+        "Charades_sta/Charades_v1_480",
+        *[{"problem_type": "temporal grounding", "options": [], "solution": _SPAN}] * 3,
+    ),
+    "livesports3k_qa": easyvideo_r1_file("livesports3k_qa.json", "LiveSports-3K-QA/clips", *_SPORTS),
+    "longvideo_reason": easyvideo_r1_file("longvideoreason.json", "longvila_videos", *choice_rows(4, 5, 8)),
+    "longvideobench": easyvideo_r1_file("longvideobench.json", "LongVideoBench", *choice_rows(5, 4, 3)),
+    "lvbench": easyvideo_r1_file("lvbench.json", "LVBench", *FOUR),
+    "minerva": easyvideo_r1_file("minerva.json", "Minderva", *choice_rows(5, 5, 5)),
+    "mlvu_dev_rows": easyvideo_r1_file("mlvu-dev.json", "MLVU_dev/MLVU_dev", *FOUR),
+    "mlvu_test_rows": easyvideo_r1_file("mlvu-test.json", "MLVU_Test", *SIX),
+    "mmvu_mc": easyvideo_r1_file("mmvu-all.json", "MMVU", *choice_rows(5, 5), _OPEN, *choice_rows(5)),
+    "motionbench": easyvideo_r1_file(
+        "motionbench.json",
+        "MotionBench-official/MotionBench",
+        *choice_rows(4, 3, 1, original_question_type="Camera Motion"),
+    ),
+    "mvbench": easyvideo_r1_file("mvbench.json", "MVBench", *choice_rows(4, 3, 2)),
+    "odvbench": easyvideo_r1_file("odvbench.json", "ODV-Bench/clips", *_ODV),
+    "ovobench": easyvideo_r1_file("ovobench.json", "OVO-Bench/chunked_videos", *_OVO),
+    "stvg": easyvideo_r1_file(
+        "stvg.json", "ST-Align-Benchmark", *[answered_row(tube, "spatial-temporal grounding") for tube in _TUBES]
+    ),
+    "tempcompass": easyvideo_r1_file("tempcompass.json", "TempCompass", *choice_rows(4, 2, 3)),
+    "vcrbench_mc": easyvideo_r1_file("vcrbench.json", "VCR-Bench/v1/videos", _OPEN, *choice_rows(4, 5, 3)),
+    "video_holmes": easyvideo_r1_file("holmes.json", "Video-Holmes", *SIX),
+    "videomathqa_binary": easyvideo_r1_file("videomathqa.jsonl", "VideoMathQA", *_MATH),
+    "videomathqa_mcq": easyvideo_r1_file("videomathqa.jsonl", "VideoMathQA", *_MATH),
+    "videomme": easyvideo_r1_file("videomme.json", "Video-MME", *_MME),
+    "videommmu": easyvideo_r1_file("videommmu_with_image.json", "VideoMMMU", *_MMMU),
+    "vsibench": easyvideo_r1_file("vsibench.json", "VSI-Bench", *_VSI),
+}

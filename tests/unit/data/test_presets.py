@@ -213,8 +213,9 @@ def test_rows_that_a_tool_would_not_write(tmp_path, card, row, message):
 
 
 def of_datasets() -> set[str]:
-    """Cards of single datasets, which task recipes name; the others are of tools."""
-    recipes = "".join(path.read_text() for path in (shipped_dir("configs") / "tasks").rglob("*.yaml"))
+    """Cards of single datasets, which task recipes or benchmarks name; the others are of tools."""
+    files = [*(shipped_dir("configs") / "tasks").rglob("*.yaml"), *(shipped_dir("datasets") / "benchmarks").iterdir()]
+    recipes = "".join(path.read_text() for path in files)
     return {path.parent.name for path in shipped_dir("datasets").glob("*/card.yaml") if named(path, recipes)}
 
 

@@ -7,7 +7,7 @@ import pyarrow.parquet
 import pytest
 from makers.rows import read, text_rows, touch, write_jsonl
 
-from mmrl.config.schema import DataSection, DatasetSection
+from mmrl.config.schema import CardSection, DataSection, DatasetSection
 from mmrl.data.readers import SampleSet, read_datasets
 from mmrl.data.sample import TextPart
 from mmrl.data.skipped import SkippedLog
@@ -160,3 +160,10 @@ def test_select_reads_the_rows_with_the_values_asked_for(tmp_path):
         read(path, select={"split": "val"})
     with pytest.raises(DataError, match=r"^a.jsonl:1: no column 'spilt', which `select` names; present: .*split"):
         read(path, select={"spilt": "testA"})
+
+
+def test_select_knows_the_columns_that_the_card_makes(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [*text_rows(2), *text_rows(1, pair=4)])
+    make = {"form": {"text": "{% if pair is defined %}two{% else %}five{% endif %}"}}
+    card = CardSection.model_validate({"make": make})
+    assert ids(read(path, card=card, select={"form": "two"})) == ["a:3"]
