@@ -21,10 +21,10 @@ from mmrl.data.prepare import Preparer
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import SkippedLog
 from mmrl.errors import ConfigError, MmrlError
-from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, columns_of, load_benchmark, read_rows
+from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, read_rows
 from mmrl.evaluate.flight import BatchFlight, Flight, JoiningFlight
 from mmrl.evaluate.records import Record, RecordFile
-from mmrl.evaluate.result import Outcome, outcome_of, question_of, table, write_results, write_scores
+from mmrl.evaluate.result import Outcome, outcome_of, questions_of, table, write_results, write_scores
 from mmrl.evaluate.runner import Job, Runner, rescore
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import load_weights, processor_of
@@ -241,9 +241,7 @@ def _open_flight(
 def _finished(plan: _Plan, out: Path) -> Outcome:
     """The numbers of a benchmark whose questions all have records."""
     job, records = plan.job, plan.job.records.read()
-    columns = {row.sample_id or row.where: plan.rows.failed_columns[row.where] for row in plan.rows.failed}
-    columns |= {sample.sample_id: columns_of(sample) for sample in plan.rows.samples}
-    questions = [question_of(key, of_key, job.scores, columns.get(key, {})) for key, of_key in records.items()]
+    questions = questions_of(plan.rows, records, job.scores)
     write_scores(out / job.benchmark.name, questions, job.benchmark.section)
     return outcome_of(job.benchmark, questions, budgets=budgets_of(job.samples, job.preparer.config))
 

@@ -252,7 +252,8 @@ def _plugin_problems(run: Located, key: str, spelling: str, *, kind: str) -> Pro
 
 def check_best(run: Located) -> Problems:
     best = run.config.checkpoint.best
-    if best is not None and not any(data.val for _, data in run.data_sections()):
+    is_benchmark = best in run.config.evaluate.scores
+    if best is not None and not is_benchmark and not any(data.val for _, data in run.data_sections()):
         fact = f"'checkpoint.best' is {best!r} but 'data.val' is empty, so there is no score to rank checkpoints by"
         yield run.at("checkpoint.best", f"{fact}; add validation data or set checkpoint.best to null")
 

@@ -32,10 +32,12 @@ _NOT_SET = object()
 _DATA_PATHS = tuple((split, "*", key) for split in ("train", "val") for key in ("path", "root"))
 _PATHS: tuple[Loc, ...] = (
     ("model", "path"),
+    ("evaluate", "root"),
     *(("data", *tail) for tail in _DATA_PATHS),
     *(("stages", "*", "data", *tail) for tail in _DATA_PATHS),
 )
 _CARDS: tuple[Loc, ...] = tuple((*p[:-1], "card") for p in _PATHS if p[-1] == "path" and p[0] != "model")
+_BENCHMARKS: Loc = ("evaluate", "tasks", "*")
 _OF_REWARDS: tuple[Loc, ...] = tuple(
     ("rewards", "tasks", "*", "*", "options", *tail)
     for tail in (
@@ -261,7 +263,7 @@ def _with_absolute_paths(tree: Node) -> Node:
     tree = _rewrite(tree, ("model", "chat_template"), _absolute_template)
     for pattern in _OF_REWARDS:
         tree = _rewrite(tree, pattern, _absolute)
-    for pattern in _CARDS:
+    for pattern in (*_CARDS, _BENCHMARKS):
         tree = _rewrite(tree, pattern, _absolute_card)
     for pattern in _PLUGINS:
         tree = _rewrite(tree, pattern, _absolute_plugin)

@@ -170,6 +170,25 @@ def _raised(run: Located, key: str, check: Callable[[], object]) -> Problems:
         yield run.at(key, message if key in message else f"key {key!r}: {message}")
 
 
+def check_benchmarks(run: Located) -> Problems:
+    from mmrl.evaluate.benchmark import load_benchmark
+
+    section = run.config.evaluate
+    for index, task in enumerate(section.tasks):
+        key = f"evaluate.tasks.{index}"
+        if section.names.index(section.names[index]) != index:
+            yield run.at(key, f"'{key}': a benchmark {section.names[index]!r} is named twice; scores go by the name")
+        try:
+            benchmark = load_benchmark(task)
+        except ConfigError as error:
+            yield run.at(key, f"'{key}': {error}")
+            continue
+        if benchmark.section.answers.repeats > 1 and benchmark.section.answers.temperature == 0:
+            yield run.at(key, f"'{key}': several answers at temperature 0 would be equal; set its answers.temperature")
+    if section.tasks and section.root is None:
+        yield run.at("evaluate.tasks", "'evaluate.tasks' needs 'evaluate.root', the folder of the benchmarks' files")
+
+
 DATA_CHECKS: tuple[Callable[[Located], Problems], ...] = (check_cards,)
 TRAINING_CHECKS: tuple[Callable[[Located], Problems], ...] = (
     check_stages_exist,
@@ -179,4 +198,5 @@ TRAINING_CHECKS: tuple[Callable[[Located], Problems], ...] = (
     check_spaces,
     check_adapter_names,
     check_logins,
+    check_benchmarks,
 )

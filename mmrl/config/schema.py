@@ -7,6 +7,7 @@ rewards are in `data_sections`, `rollout_sections` and `reward_sections`, what a
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -212,6 +213,26 @@ class ValidationSection(Section):
     generations: NonNegativeInt = Field(default=8, description="generations shown in the log per validation")
 
 
+class EvaluateSection(Section):
+    """Benchmarks that are run while training (docs/evaluate.md)."""
+
+    tasks: tuple[str, ...] = Field(default=(), description="shipped benchmarks by name, task files by path")
+    root: str | None = Field(default=None, description="folder that the task files' paths start from")
+    before_first: bool = Field(default=True, description="run them before the first step")
+    every: NonNegativeInt = Field(default=0, description="steps between; 0: only at the ends of stages")
+    limit: PositiveInt | None = Field(default=None, description="only the first rows of each; null: all")
+    batch_size: Count = Field(default=64, description="questions answered together")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the benchmarks, as scores name them: `eval/<name>/score`."""
+        return tuple(Path(task).stem if task.endswith((".yaml", ".yml")) else task for task in self.tasks)
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return tuple(f"eval/{name}/score" for name in self.names)
+
+
 class CheckpointSection(Section):
     every: NonNegativeInt = Field(default=0, description="steps between checkpoints; 0: at stage ends only")
     keep_last: PositiveInt = Field(default=2, description="newest checkpoints kept, beside the best")
@@ -249,5 +270,6 @@ class RunConfig(Section):
     stages: tuple[StageSection, ...] = Field(default=(), description="kinds of training, one after the other")
     train: TrainSection = Field(default_factory=TrainSection, description="optimizer, batching and memory")
     validation: ValidationSection = Field(default_factory=ValidationSection, description="held-out scores")
+    evaluate: EvaluateSection = Field(default_factory=EvaluateSection, description="benchmarks while training")
     checkpoint: CheckpointSection = Field(default_factory=CheckpointSection, description="what is saved")
     log: LogSection = Field(default_factory=LogSection, description="what is written and shown")

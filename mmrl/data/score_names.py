@@ -37,13 +37,14 @@ def score_problems(run: Located, held_out: Sequence[HeldOut]) -> Iterator[str]:
         if stage.early_stop is not None:
             yield from _problem(run, f"stages.{index}.early_stop.score", stage.early_stop.score, names)
     if best is not None:
-        yield from _problem(run, "checkpoint.best", best, list(dict.fromkeys(n for names in measured for n in names)))
+        names = list(dict.fromkeys(name for names in measured for name in names))
+        yield from _problem(run, "checkpoint.best", best, [*names, *run.config.evaluate.scores])
 
 
 def _problem(run: Located, key: str, score: str, names: Sequence[str]) -> Iterator[str]:
     is_extra = any(name.startswith("val/part/") and score.startswith(f"{name}.") for name in names)
     if names and score not in names and not is_extra:
-        fact = f"'{key}' is {score!r}, which no validation gives; known: {', '.join(names)}"
+        fact = f"'{key}' is {score!r}, which is not measured; known: {', '.join(names)}"
         yield run.at(key, fact + did_you_mean(score, names))
 
 

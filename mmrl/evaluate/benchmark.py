@@ -35,6 +35,7 @@ from mmrl.data.skipped import Skipped, SkippedLog
 from mmrl.data.source import source_name
 from mmrl.errors import ConfigError, DataError, did_you_mean
 from mmrl.plugins import shipped_dir
+from mmrl.rollout.types import Sampling
 
 TASK = "parts"
 
@@ -58,6 +59,18 @@ class Benchmark:
         """What answers are worth, by the task that the rows get."""
         score = self.section.score
         return score if isinstance(score, dict) else {TASK: score}
+
+    @property
+    def sampling(self) -> Sampling:
+        answers = self.section.answers
+        return Sampling(
+            temperature=answers.temperature or 1.0,
+            greedy=answers.temperature == 0,
+            top_p=answers.top_p,
+            top_k=answers.top_k,
+            max_new_tokens=answers.max_new_tokens,
+            stop=answers.stop,
+        )
 
     def answered_by(self, **changes: Any) -> Benchmark:
         """With other answers than the task file says; None changes nothing."""

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from mmrl.errors import DataError
 
 Status = Literal["ok", "truncated", "error", "media_error"]
+SAMPLES = "samples.jsonl"
 FAILED: tuple[Status, ...] = ("error", "media_error")
 
 
@@ -91,6 +92,12 @@ class RecordFile:
                 if number == len(lines):  # without an end of line: what was being written when the process was killed
                     return
                 raise DataError(f"{self.path}:{number}: not a record of this version ({error})") from error
+
+
+def write_records(folder: Path, records: Mapping[str, Iterable[Record]]) -> None:
+    """All records of a benchmark at once."""
+    text = "".join(_line(record) for of_key in records.values() for record in of_key)
+    (folder / SAMPLES).write_text(text, encoding="utf-8")
 
 
 def _line(record: Record) -> str:

@@ -14,7 +14,7 @@ from rich.table import Table
 from mmrl.config.benchmark_section import AverageSection, BenchmarkSection
 from mmrl.config.schema import BudgetClass
 from mmrl.errors import DataError
-from mmrl.evaluate.benchmark import Benchmark
+from mmrl.evaluate.benchmark import Benchmark, Rows, columns_of
 from mmrl.evaluate.numbers import Numbers, Question, by_value, numbers_of, part_means
 from mmrl.evaluate.records import Record
 from mmrl.evaluate.runner import Score
@@ -62,6 +62,15 @@ def question_of(
         num_truncated=sum(record.status == "truncated" for record in answered),
         columns=columns,
     )
+
+
+def questions_of(
+    rows: Rows, records: Mapping[str, Sequence[Record]], scores: Mapping[tuple[str, int], Score]
+) -> list[Question]:
+    """The outcome of every question that has records."""
+    columns = {row.sample_id or row.where: rows.failed_columns[row.where] for row in rows.failed}
+    columns |= {sample.sample_id: columns_of(sample) for sample in rows.samples}
+    return [question_of(key, of_key, scores, columns.get(key, {})) for key, of_key in records.items()]
 
 
 def write_results(folder: Path, outcomes: Sequence[Outcome], *, made_with: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from mmrl.evaluate.benchmark import Benchmark
 from mmrl.evaluate.flight import Failure, Flight
 from mmrl.evaluate.records import Record, RecordFile, Status
 from mmrl.rollout.sampling import derive_seed
-from mmrl.rollout.types import Completion, Group, Request, Sampling
+from mmrl.rollout.types import Completion, Group, Request
 from mmrl.scoring.ongoing import Scoring
 from mmrl.scoring.router import Router
 
@@ -54,18 +54,6 @@ class Job:
     records: RecordFile
     scores: dict[tuple[str, int], Score] = field(default_factory=dict)
     done: int = 0
-
-    @property
-    def sampling(self) -> Sampling:
-        answers = self.benchmark.section.answers
-        return Sampling(
-            temperature=answers.temperature or 1.0,
-            greedy=answers.temperature == 0,
-            top_p=answers.top_p,
-            top_k=answers.top_k,
-            max_new_tokens=answers.max_new_tokens,
-            stop=answers.stop,
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +168,7 @@ class Runner:
             return
         name, section = str(next(self._numbers)), job.benchmark.section
         seed = derive_seed(self.seed, job.benchmark.name, item.sample.sample_id)
-        request = Request(name, item.prepared.prompt, section.answers.repeats, job.sampling, seed=seed)
+        request = Request(name, item.prepared.prompt, section.answers.repeats, job.benchmark.sampling, seed=seed)
         self._asked[name] = item
         if (failure := self.flight.add(request)) is not None:
             self._end(failure)

@@ -93,6 +93,18 @@ class TrainConsole:
         if generations:
             self.print(generation_table(generations))
 
+    def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Scores of benchmarks in per cent, and how many of their questions failed or have no score."""
+        names = [key.removesuffix("/score") for key in metrics if key.endswith("/score")]
+        self.print(f"benchmarks at step {step}: {', '.join(_score_of(name, metrics) for name in names)}")
+
+
+def _score_of(name: str, metrics: Mapping[str, float]) -> str:
+    counts = {count: metrics[f"{name}/{count}"] for count in ("failed", "unscored")}
+    out = ", ".join(f"{number:.0f} {count}" for count, number in counts.items() if number)
+    noted = f" ({out} of {metrics[f'{name}/n']:.0f})" if out else ""
+    return f"{name.removeprefix('eval/')} {100 * metrics[f'{name}/score']:.1f}{noted}"
+
 
 def time_line(elapsed_s: float, *, done: int, left: int) -> str:
     """How long a stage has taken for its `done` steps, and about how long the steps that are left will take.

@@ -12,6 +12,7 @@ from typing import Any
 from mmrl.config.schema import StageSection
 from mmrl.data.sample import Sample
 from mmrl.training import distributed
+from mmrl.training.benchmarks import OpenBenchmark, evaluate
 from mmrl.training.checkpoint import (
     checkpoint_name,
     load_optimizer_state,
@@ -31,7 +32,7 @@ from mmrl.training.optimizer_layout import SavedState, optimizer_state, pieces_o
 from mmrl.training.resume import stage_record
 from mmrl.training.run_folder import command_to_go_on
 from mmrl.training.runtime import Runtime, stage_data
-from mmrl.training.schedule import checkpoint_due, reset_optimizer, validation_due
+from mmrl.training.schedule import checkpoint_due, evaluation_due, reset_optimizer, validation_due
 from mmrl.training.signals import ToldInterrupt
 from mmrl.training.trackers import TrackedRun, Tracker, open_trackers, record_id
 from mmrl.training.validate import validate
@@ -44,7 +45,8 @@ class Position:
 
     stage: index of the stage under way. stage_step: its finished steps. step: finished steps of the run.
     validations: (label, step, metrics) so far; those of the stage under way begin at `first_validation`.
-    best: (score, checkpoint name) or None. seconds: per part of the run.
+    evaluation: (step, metrics) of the benchmarks' last run. best: (score, checkpoint name) or None.
+    seconds: per part of the run.
     unscored: per step of reinforcement learning so far, summed, the share of completions that no reward could score;
     scored_steps: how many such steps.
     """
@@ -55,6 +57,7 @@ class Position:
     policy_version: int = 0
     validations: list[tuple[str, int, dict[str, float]]] = field(default_factory=list)
     first_validation: int = 0
+    evaluation: tuple[int, dict[str, float]] | None = None
     best: tuple[float, str] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     unscored: float = 0.0
@@ -64,8 +67,16 @@ class Position:
 class Journal:
     """Everything around a step. `checkpoint` is the one to continue from, or None for a fresh run."""
 
-    def __init__(self, run: Runtime, *, checkpoint: Path | None, val: Sequence[Sequence[Sample]]) -> None:
-        self.run, self.config, self.checkpoint, self._val = run, run.config, checkpoint, val
+    def __init__(
+        self,
+        run: Runtime,
+        *,
+        checkpoint: Path | None,
+        val: Sequence[Sequence[Sample]],
+        benchmarks: Sequence[OpenBenchmark] = (),
+    ) -> None:
+        self.run, self.config, self.checkpoint = run, run.config, checkpoint
+        self._val, self._benchmarks = val, benchmarks
         self.console = TrainConsole(enabled=self.config.log.console and distributed.is_main())
         state = load_state(checkpoint) if checkpoint else None
         self.position = Position(**state["position"]) if state else Position()
@@ -91,6 +102,9 @@ class Journal:
         validated = bool(position.validations) and position.validations[-1][1] == position.step
         if not position.stage_step and self.config.validation.before_first and not validated:
             self.validate(section, label=f"before {section.name}")
+        evaluated = position.evaluation is not None and position.evaluation[0] == position.step
+        if not position.stage_step and self.config.evaluate.before_first and not evaluated:
+            self.evaluate(section)
         self.console.start_stage(section.name, done=position.stage_step, total=section.steps)
         return position.stage_step
 
@@ -115,6 +129,9 @@ class Journal:
     def validation_due(self, section: StageSection) -> bool:
         return validation_due(self.config, section, done=self.position.stage_step)
 
+    def evaluation_due(self, section: StageSection) -> bool:
+        return evaluation_due(self.config, section, done=self.position.stage_step)
+
     def checkpoint_due(self, section: StageSection) -> bool:
         """At the stage's end, every `checkpoint.every` steps, and whenever the watched score is the best so far."""
         return checkpoint_due(self.config, section, done=self.position.stage_step) or self._is_best()
@@ -138,6 +155,18 @@ class Journal:
             for generation in result.generations:
                 self.run.rollouts_log.write({"step": position.step, "split": "val", **generation.row})
         self.console.validation(position.step, result.metrics, [generation.row for generation in result.generations])
+
+    def evaluate(self, section: StageSection) -> None:
+        """Run the benchmarks, if there are any."""
+        position = self.position
+        if not self._benchmarks:
+            return
+        with self.run.watch.time("evaluation"), self.run.evaluated():
+            metrics = evaluate(self.run, self._benchmarks, step=position.step)
+        position.evaluation = (position.step, metrics)
+        if distributed.is_main():
+            self.metrics.write(position.step, section.name, metrics)
+        self.console.evaluation(position.step, metrics)
 
     def save(self, stage: Any, *, finished: bool) -> None:
         """Write a checkpoint, note the best, prune the rest. A finished stage's checkpoint starts the next one."""
@@ -288,10 +317,11 @@ class Journal:
 
     def _watched_score(self) -> float:
         """The score `checkpoint.best` names, if it was measured at this very step; else minus infinity."""
-        validations, key = self.position.validations, self.config.checkpoint.best
-        if key is None or not validations or validations[-1][1] != self.position.step:
-            return float("-inf")
-        return validations[-1][2].get(key, float("-inf"))
+        position, key = self.position, self.config.checkpoint.best
+        measured = [(step, metrics) for _, step, metrics in position.validations[-1:]]
+        measured += [position.evaluation] if position.evaluation else []
+        scores = [metrics[key] for step, metrics in measured if step == position.step and key in metrics]
+        return scores[0] if scores else float("-inf")
 
     def _is_best(self) -> bool:
         score, best = self._watched_score(), self.position.best

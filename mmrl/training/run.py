@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from mmrl.config.run_checks import check_run
 from mmrl.config.schema import RunConfig, StageSection
 from mmrl.models.hub import pinned
 from mmrl.training import distributed
+from mmrl.training.benchmarks import open_benchmarks
 from mmrl.training.grpo import GrpoStage
 from mmrl.training.journal import Journal
 from mmrl.training.prompts import check_shares
@@ -65,10 +66,9 @@ def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
     rows, skipped = distributed.together(lambda: read_rows(config, log=log))
     notes = distributed.together(lambda: check_rows(place, rows, model_path=model_path))
     run = open_runtime(config, folder, model_path=model_path)
-    try:
-        journal = Journal(
-            run, checkpoint=checkpoint, val=[val_rows(s, r) for s, r in zip(config.stages, rows, strict=True)]
-        )
+    with closing(run), open_benchmarks(run) as benchmarks:
+        val = [val_rows(s, r) for s, r in zip(config.stages, rows, strict=True)]
+        journal = Journal(run, checkpoint=checkpoint, val=val, benchmarks=benchmarks)
         run.skipped.add(skipped)
         journal.console.opening(changes, notes)
         with stop_on_sigterm() as stop, journal.told_of_ctrl_c():
@@ -77,9 +77,7 @@ def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
                     journal.stopped()
                     return EXIT_TERMINATED
             journal.finish()
-        return 0
-    finally:
-        run.close()
+    return 0
 
 
 def run_stage(run: Runtime, journal: Journal, index: int, rows: StageRows, stop: StopRequest) -> bool:
@@ -96,6 +94,8 @@ def run_stage(run: Runtime, journal: Journal, index: int, rows: StageRows, stop:
         journal.record_step(section, {"lr": lr, **metrics})
         if journal.validation_due(section):
             journal.validate(section)
+        if journal.evaluation_due(section):
+            journal.evaluate(section)
         finished = number + 1 == section.steps or journal.stops_early(section)
         stopping = distributed.any_rank(stop)
         if journal.checkpoint_due(section) or finished or stopping:

@@ -26,7 +26,7 @@ from mmrl.training.resume import changed_keys
 
 # These belong to steps; without a checkpoint there is no step they could belong to.
 LOGS = ("metrics.jsonl", "rollouts.jsonl", "skipped.jsonl")
-STEP_FOLDERS = ("tensorboard", "reference")
+STEP_FOLDERS = ("tensorboard", "reference", "evaluations")
 LOCK = ".lock"
 _VERSIONED = ("mmrl", "torch", "torchvision", "transformers", "deepspeed", "av", "decord", "numpy", "safetensors")
 

@@ -36,6 +36,12 @@ def validation_due(config: RunConfig, stage: StageSection, *, done: int) -> bool
     return done == stage.steps or bool(every and done % every == 0)
 
 
+def evaluation_due(config: RunConfig, stage: StageSection, *, done: int) -> bool:
+    """Whether benchmarks are run after `done` steps of a stage: every so many, and at its end."""
+    every = config.evaluate.every
+    return done == stage.steps or bool(every and done % every == 0)
+
+
 def checkpoint_due(config: RunConfig, stage: StageSection, *, done: int) -> bool:
     """Whether a checkpoint is written after `done` steps of a stage, whatever the scores."""
     every = config.checkpoint.every

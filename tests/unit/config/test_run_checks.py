@@ -61,7 +61,7 @@ def test_lora_targets_are_looked_up_without_weights(config):
 )
 def test_scores_that_no_validation_gives(config, override, known):
     line = refused(config, "validation.every=1", override)
-    assert f"override '{override}': '" in line and "which no validation gives; known: val/mean, val/unscored" in line
+    assert f"override '{override}': '" in line and "which is not measured; known: val/mean, val/unscored" in line
     assert known in line
 
 
