@@ -33,7 +33,8 @@ def score(
     read = _plain_number if official else parse_number
 
     def fits(gold: str) -> bool:
-        wanted, said = read(gold), read(prediction)
+        wanted = read(gold)
+        said = None if wanted is None else read(prediction)
         if wanted is None or said is None:
             return bool(prediction) and prediction.casefold() == gold.casefold()
         return abs(said - wanted) <= tolerance * abs(wanted) * (1 + 1e-9)

@@ -196,6 +196,7 @@ class _Table:
         self.applies_NK, self.is_format_NK = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
         self.seconds_NK = np.zeros(shape)
         self.errors_NK, self.timeouts_NK = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+        self.unread_NK = np.zeros(shape, dtype=bool)
         self.extras: list[dict[str, float]] = [{} for _ in self.samples]
         self.events: Counter[str] = Counter()
         self.messages: dict[str, str] = {}
@@ -208,6 +209,7 @@ class _Table:
         self.seconds_NK[place] = outcome.seconds
         self.timeouts_NK[place] = outcome.event == "timeout"
         self.errors_NK[place] = outcome.event not in (None, "timeout")
+        self.unread_NK[place] = outcome.is_unread
         self.extras[row].update({f"{part.name}.{key}": value for key, value in outcome.extra.items()})
         if outcome.event:
             key = f"{part.name}/{outcome.event}"
@@ -228,6 +230,7 @@ class _Table:
             seconds_NK=self.seconds_NK,
             errors_NK=self.errors_NK,
             timeouts_NK=self.timeouts_NK,
+            unread_NK=self.unread_NK,
             group_sizes=self.group_sizes,
             rules_P=tuple(reward.rule for reward in rewards_P),
             extras=tuple(self.extras),

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
 from mmrl.data.sample import GeometryKind
+from mmrl.scoring.reading import reports_answer, reports_value
 
 AnswerFormat = Literal["auto", "tag", "boxed", "plain"]
 FormatStyle = Literal["think_answer", "think_answer_glue", "think_boxed", "answer", "boxed"]
@@ -31,6 +32,7 @@ _NUMBER = rf"[+-]?{_UNSIGNED}"
 # --- where the answer stands -------------------------------------------------------------------------------------
 
 
+@reports_answer
 def extract_prediction(completion: str, *, answer: AnswerFormat = "auto") -> str | None:
     r"""The text of the final answer, stripped; None where the asked form is missing, unfinished or empty.
 
@@ -156,6 +158,7 @@ _CLAUSE = 200  # characters before a letter in which a negation of it is looked 
 _NEGATED = re.compile(r"\bnot\b|n't\b|\bneither\b|\bnor\b", re.IGNORECASE)
 
 
+@reports_value
 def parse_choice(
     text: str, *, letters: Sequence[str] = string.ascii_uppercase, options: Sequence[str] = ()
 ) -> str | None:
@@ -232,6 +235,7 @@ _GOES_ON = re.compile(r"\.+\d|_\w|[xX]\d|[eE][+-]?+(?![A-Za-z])")
 _SIGN_BEFORE = re.compile(r"[-+]\s?\$?\s?$")
 
 
+@reports_value
 def parse_number(text: str, *, percent: Literal["fraction", "ignore"] = "fraction") -> float | None:
     """The only number in the text; None when there is none or more than one.
 
@@ -262,6 +266,7 @@ def _is_whole(number: re.Match[str]) -> bool:
     return not signed_twice and _GOES_ON.match(number.string, after) is None
 
 
+@reports_value
 def parse_integers(text: str) -> tuple[int, ...] | None:
     """A bare list of integers: `3,1,2`, `3 1 2`, `[3, 1, 2]`; None if anything else stands beside it.
 
@@ -284,6 +289,7 @@ _PAIR = rf"\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)"
 _CORNERS = re.compile(rf"{_PAIR}(?:\s*,\s*{_PAIR})+")
 
 
+@reports_value
 def parse_values(text: str, *, count: int) -> tuple[float, ...] | None:
     """The one box (count 4) or point (count 2) in the text, as numbers; None where there is none or more than one.
 
@@ -370,6 +376,7 @@ _RANGE = re.compile(
 _TIMED = re.compile(rf"(?<![\w.:])(?:{_CLOCK}|(?:\d+(?:\.\d+)?)(?={_UNIT}))", re.I)
 
 
+@reports_value
 def parse_span(text: str) -> tuple[float, float] | None:
     """The one span (start, end) in the text, in the numbers' own unit; None where there is none or more than one.
 

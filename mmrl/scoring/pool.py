@@ -25,6 +25,7 @@ from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.errors import JudgeError, RewardError
+from mmrl.scoring.reading import reading
 from mmrl.scoring.reward import Reward, resolve_reward
 
 Group = tuple[Sample, tuple[str, ...]]
@@ -43,6 +44,7 @@ class Outcome:
     event: why it is unscored: `bad_answer`, `raised`, `bad_result`, `not_finite`, `out_of_bounds`, `judge_failed`,
         `timeout`, `memory` or `died`; else None.
     seconds: what the completion cost: of its own call, or its share of the call it was scored in.
+    is_unread: the completion scored nothing, and held nothing that the reward could read (mmrl.scoring.reading).
     """
 
     value: float
@@ -50,6 +52,7 @@ class Outcome:
     event: str | None = None
     message: str = ""
     seconds: float = 0.0
+    is_unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def run_call(call: RewardCall) -> list[Outcome]:
     if reward.form == "batch":
         samples = [sample for sample, completions in call.groups for _ in completions]
         completions = [c for _, cs in call.groups for c in cs]
-        return _guarded(reward, lambda: reward.function(completions, samples, **options), count=len(samples))
+        return _guarded(reward, lambda: reward.function(completions, samples, **options), completions)
     outcomes: list[Outcome] = []
     for sample, completions in call.groups:
         if reward.form == "group":
@@ -96,19 +99,23 @@ def run_call(call: RewardCall) -> list[Outcome]:
 
 
 def _group(reward: Reward, sample: Sample, completions: tuple[str, ...], options: Mapping[str, Any]) -> list[Outcome]:
-    return _guarded(reward, lambda: reward.function(list(completions), sample, **options), count=len(completions))
+    return _guarded(reward, lambda: reward.function(list(completions), sample, **options), completions)
 
 
 def _one(reward: Reward, sample: Sample, completion: str, options: Mapping[str, Any]) -> Outcome:
-    return _guarded(reward, lambda: [reward.function(completion, sample, **options)], count=1)[0]
+    return _guarded(reward, lambda: [reward.function(completion, sample, **options)], [completion])[0]
 
 
-def _guarded(reward: Reward, call: Callable[[], Sequence[Any]], *, count: int) -> list[Outcome]:
-    """The outcomes of one call of a reward, with their share of its time."""
+def _guarded(reward: Reward, call: Callable[[], Sequence[Any]], completions: Sequence[str]) -> list[Outcome]:
+    """The outcomes of one call of a reward, with their share of its time and whether it could read them."""
     start = time.perf_counter()
-    outcomes = _outcomes(reward, call, count=count)
-    share_s = (time.perf_counter() - start) / max(count, 1)
-    return [replace(outcome, seconds=share_s) for outcome in outcomes]
+    with reading() as log:
+        outcomes = _outcomes(reward, call, count=len(completions))
+    share_s = (time.perf_counter() - start) / max(len(completions), 1)
+    return [
+        replace(outcome, seconds=share_s, is_unread=outcome.value <= 0 and log.is_unread(completion))
+        for outcome, completion in zip(outcomes, completions, strict=True)
+    ]
 
 
 def _outcomes(reward: Reward, call: Callable[[], Sequence[Any]], *, count: int) -> list[Outcome]:

@@ -21,7 +21,8 @@ class Scores:
     values_NK: NaN where a part is unscored, 0 where it does not belong to the row's task.
     applies_NK, is_format_NK: whether a part belongs to the row's task, and whether it is a format part of it.
     weights_NK: 0 where a part does not belong to the row's task.
-    seconds_NK: what each value cost. errors_NK, timeouts_NK: why a value is NaN.
+    seconds_NK: what each value cost. errors_NK, timeouts_NK: why a value is NaN. unread_NK: why a value is 0: the
+        reward could read nothing in the completion (mmrl.scoring.reading).
     group_sizes: completions per prompt; sums to N. rules_P: how the parts of each prompt's task are combined.
     extras: per row, the other numbers of rewards that return a dict, as `part.key`.
     events: count per `part/event` (see `mmrl.scoring.pool.Outcome`); messages: of each the first one, as
@@ -40,6 +41,7 @@ class Scores:
     seconds_NK: np.ndarray
     errors_NK: np.ndarray
     timeouts_NK: np.ndarray
+    unread_NK: np.ndarray
     group_sizes: tuple[int, ...]
     rules_P: tuple[TaskRule, ...]
     extras: tuple[Mapping[str, float], ...]
@@ -80,7 +82,15 @@ class Scores:
 
     def breakdown_of(self, group: int, completion: int) -> dict[str, float]:
         """`row_breakdown` of one completion of one group."""
-        return self.row_breakdown(sum(self.group_sizes[:group]) + completion)
+        return self.row_breakdown(self._row(group, completion))
+
+    def is_unread(self, group: int, completion: int) -> bool:
+        """Whether a part that counts for the task score could read nothing in one completion of one group."""
+        row = self._row(group, completion)
+        return bool((self.unread_NK[row] & ~self.is_format_NK[row]).any())
+
+    def _row(self, group: int, completion: int) -> int:
+        return sum(self.group_sizes[:group]) + completion
 
     def _by_group(self, combine: Callable[[np.ndarray, TaskRule], np.ndarray]) -> np.ndarray:
         groups = np.split(self.values_NK, self._bounds)
