@@ -16,6 +16,7 @@ benchmarks_app = typer.Typer()
     epilog=example(
         "mmrl evaluate --model runs/my-run/checkpoints/best/model --tasks mmstar,charades_sta --root /data/benchmarks",
         "mmrl evaluate --model DIR --tasks ./mine.yaml --limit 50 --engine vllm --out results/try",
+        "mmrl evaluate --model DIR --tasks docvqa_val --engine openai --server http://gpu1:8000/v1 --server-model NAME",
     )
 )
 def evaluate(
@@ -24,17 +25,29 @@ def evaluate(
     root: Annotated[Path, typer.Option(help="Folder that the task files' paths start from.")] = Path("benchmarks"),
     out: Annotated[Path | None, typer.Option(help="Folder of the results; default: results/<model's folder>.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first rows of each benchmark.")] = None,
-    engine: Annotated[Literal["hf", "vllm"], typer.Option(help="What answers (docs/rollout.md).")] = "hf",
+    engine: Annotated[
+        Literal["hf", "vllm", "openai"], typer.Option(help="What answers (docs/rollout.md); openai: --server.")
+    ] = "hf",
+    server: Annotated[
+        list[str] | None, typer.Option(help="Server that answers, up to /v1; may be given several times.")
+    ] = None,
+    server_model: Annotated[str | None, typer.Option(help="The model's name there; default: --model.")] = None,
+    token_env: Annotated[str | None, typer.Option(help="Environment variable of the servers' token.")] = None,
     repeats: Annotated[int | None, typer.Option(min=1, help="Answers to each question.")] = None,
     temperature: Annotated[float | None, typer.Option(min=0.0, help="0: greedy. Default: the task file's.")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
     seed: Annotated[int, typer.Option(help="Of sampling.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Questions that the engine has at once.")] = 16,
+    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for a question; then it has failed.")] = 1800.0,
     workers: Annotated[int, typer.Option(min=0, help="Decoder processes; 0: one per core.")] = 0,
     dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Type of the weights.")] = "bfloat16",
     cache: Annotated[Path, typer.Option(help="Pixel cache, shared with training.")] = DEFAULT_CACHE,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Ask again what failed before.")] = False,
     rescore: Annotated[bool, typer.Option("--rescore", help="Score stored answers; no model is loaded.")] = False,
+    predict_only: Annotated[
+        bool, typer.Option("--predict-only", help="Store answers, score nothing: for splits without answers.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 where a question failed.")] = False,
 ) -> None:
     """Score a model on benchmarks, from local files. A second call goes on where the first one stopped."""
     from mmrl.commands.evaluate import EvaluateRequest, evaluate_command
@@ -47,6 +60,12 @@ def evaluate(
         out=out or Path("results") / Path(model).name,
         cache=cache,
         engine=engine,
+        servers=tuple(server or ()),
+        server_model=server_model,
+        token_env=token_env,
+        deadline_s=deadline,
+        predict_only=predict_only,
+        strict=strict,
         limit=limit,
         repeats=repeats,
         temperature=temperature,

@@ -21,11 +21,22 @@ from mmrl.data.prepare import Preparer
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import SkippedLog
 from mmrl.errors import ConfigError, MmrlError
+from mmrl.evaluate.ahead import Openers
 from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, read_rows
 from mmrl.evaluate.flight import BatchFlight, Flight, JoiningFlight
+from mmrl.evaluate.progress import EvaluationProgress
 from mmrl.evaluate.records import Record, RecordFile
-from mmrl.evaluate.result import Outcome, outcome_of, questions_of, table, write_results, write_scores
+from mmrl.evaluate.result import (
+    Outcome,
+    outcome_of,
+    questions_of,
+    stored_of,
+    table,
+    write_results,
+    write_scores,
+)
 from mmrl.evaluate.runner import Job, Runner, rescore
+from mmrl.evaluate.servers import ServerFlight, endpoints
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import load_weights, processor_of
 from mmrl.models.trained_with import checkpoint_settings
@@ -39,7 +50,10 @@ MODEL = "model.json"
 class EvaluateRequest:
     """What is evaluated. tasks: names of shipped benchmarks or paths of task files. root: folder of their files.
 
-    batch: requests that the engine has at once. retry_failed: ask again what failed before. rescore: score stored
+    batch: requests that the engine has at once. servers: where engine `openai` asks, with the model's name there
+    (None: its path) and the environment variable of a token. deadline_s: of a question, from when the engine has it.
+    predict_only: answers are stored, not scored, and rows need no answer. strict: a failed question makes the exit
+    code 1. retry_failed: ask again what failed before. rescore: score stored
     answers, without a model. repeats, temperature, max_new_tokens: None: as the task files say.
     """
 
@@ -48,7 +62,13 @@ class EvaluateRequest:
     root: Path
     out: Path
     cache: Path
-    engine: Literal["hf", "vllm"] = "hf"
+    engine: Literal["hf", "vllm", "openai"] = "hf"
+    servers: tuple[str, ...] = ()
+    server_model: str | None = None
+    token_env: str | None = None
+    deadline_s: float = 1800.0
+    predict_only: bool = False
+    strict: bool = False
     limit: int | None = None
     repeats: int | None = None
     temperature: float | None = None
@@ -70,11 +90,12 @@ class _Plan:
 
 
 def evaluate_command(request: EvaluateRequest) -> int:
-    """Ask, score, print a table and write the results to `out`. Returns 0, or 1 when a benchmark could not run or
-    questions failed.
+    """Ask, score, print a table and write the results to `out`. Returns 0, or 1 when a benchmark could not run or, with
+    `strict`, a question failed.
 
     Raises ConfigError for a benchmark that is not there, and where `out` holds answers of another model or seed.
     """
+    _check(request)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     benchmarks = [_benchmark(name, request) for name in request.tasks]
     if len({benchmark.name for benchmark in benchmarks}) < len(benchmarks):
@@ -83,7 +104,7 @@ def evaluate_command(request: EvaluateRequest) -> int:
     _claim(request.out, made_with)
     processor = processor_of(request.model)
     with ExitStack() as stack:
-        opener = stack.enter_context(MediaOpener(VideoSection(), workers=request.workers))
+        opener = stack.enter_context(MediaOpener(VideoSection(), workers=1))  # for what is opened a second time
         plans, outcomes = [], {}
         for benchmark in benchmarks:
             try:
@@ -99,8 +120,18 @@ def evaluate_command(request: EvaluateRequest) -> int:
     Console(file=sys.stdout, highlight=False).print(table(ordered))
     if any(b.section.provenance.layout != "verified" for b in benchmarks):
         console.print("* the task file's layout was not checked on the published files")
-    whole = all(outcome.numbers is not None and not outcome.numbers.n_failed for outcome in ordered)
-    return 0 if whole else 1
+    broken = any(outcome.counts is None for outcome in ordered)
+    failed = any(outcome.counts is not None and outcome.counts.n_failed for outcome in ordered)
+    return 1 if broken or (request.strict and failed) else 0
+
+
+def _check(request: EvaluateRequest) -> None:
+    if request.engine == "openai" and not request.servers and not request.rescore:
+        raise ConfigError("--engine openai needs --server URL (up to /v1), once for each server")
+    if request.engine != "openai" and (request.servers or request.server_model or request.token_env):
+        raise ConfigError("--server, --server-model and --token-env are for --engine openai")
+    if request.predict_only and request.rescore:
+        raise ConfigError("--predict-only stores answers without scores, --rescore scores them: give one of them")
 
 
 def _benchmark(name: str, request: EvaluateRequest) -> Benchmark:
@@ -114,6 +145,7 @@ def _made_with(request: EvaluateRequest) -> dict[str, Any]:
     return {
         "model": {"path": str(request.model.path), "dtype": request.model.dtype, "weights": _weights_hash(request)},
         "engine": request.engine,
+        **({"server_model": request.server_model} if request.server_model is not None else {}),
         "seed": request.seed,
     }
 
@@ -149,7 +181,7 @@ def _plan(
         budgets=settings.budgets if settings else {},
         workers=request.workers,
     )
-    rows = read_rows(benchmark, config, root=request.root, limit=request.limit)
+    rows = read_rows(benchmark, config, root=request.root, limit=request.limit, needs_answers=not request.predict_only)
     router = stack.enter_context(Router(config.rewards, relative_to=benchmark.relative_to))
     tasks = sorted(rows.samples.task_counts())
     router.validate(tasks)
@@ -159,6 +191,9 @@ def _plan(
     folder.mkdir(exist_ok=True)
     records = RecordFile(folder / "samples.jsonl", task_hash=benchmark.hash, repeats=benchmark.section.answers.repeats)
     known = {key: of for key, of in records.read().items() if not (request.retry_failed and of[0].is_failed)}
+    if not request.predict_only:
+        for key in _uncompared(rows, known, router):
+            del known[key]
     for row in rows.failed:
         key = row.sample_id or row.where
         known.setdefault(key, [Record(benchmark.hash, key, 0, "media_error", reason=row.reason)])
@@ -171,10 +206,19 @@ def _plan(
         preparer=_preparer(config, request, processor, opener, router),
         router=router,
         records=records,
+        is_scored=not request.predict_only,
     )
     if request.rescore and job.todo:
         raise ConfigError(f"--rescore: {len(job.todo)} of {rows.size} questions have no stored answer in {folder}")
     return _Plan(job, rows, known)
+
+
+def _uncompared(rows: Rows, known: Mapping[str, Sequence[Record]], router: Router) -> list[str]:
+    """Stored answers of --predict-only that cannot be scored: places, without the dataset's in the model's space."""
+    lacking = {key for key, of in known.items() if not of[0].is_failed and of[0].answer is None}
+    if not lacking:
+        return []
+    return [s.sample_id for s in rows.samples if s.sample_id in lacking and router.geometry_kind(s.task) is not None]
 
 
 def _preparer(
@@ -187,21 +231,30 @@ def _preparer(
         config=config,
         data=config.data,
         skipped=SkippedLog(None, max_fraction=1.0),
-        geometry_kind=router.geometry_kind,
+        geometry_kind=(lambda task: None) if request.predict_only else router.geometry_kind,
     )
 
 
 def _answer(plans: Sequence[_Plan], request: EvaluateRequest, processor: FamilyProcessor, console: Console) -> None:
     """Ask what has no answer yet; score answers of an earlier run."""
-    for plan in plans:
+    for plan in plans if not request.predict_only else ():
         rescore(plan.job, _answered_samples(plan), plan.answers)
     jobs = [plan.job for plan in plans if plan.job.todo]
     if not jobs:
         return
     with ExitStack() as stack:
         flight = _open_flight(request, processor, stack, plans)
-        told = _Progress(console)
-        Runner(jobs, flight, ready=2 * request.batch, seed=request.seed, told=told).run()
+        openers = stack.enter_context(Openers(VideoSection(), workers=request.workers))
+        told = stack.enter_context(EvaluationProgress(console, jobs))
+        Runner(
+            jobs,
+            flight,
+            openers,
+            ready=2 * request.batch,
+            deadline_s=request.deadline_s,
+            seed=request.seed,
+            told=told,
+        ).run()
 
 
 def _answered_samples(plan: _Plan) -> dict[str, Sample]:
@@ -219,6 +272,14 @@ def _answered_samples(plan: _Plan) -> dict[str, Sample]:
 def _open_flight(
     request: EvaluateRequest, processor: FamilyProcessor, stack: ExitStack, plans: Sequence[_Plan]
 ) -> Flight:
+    if request.engine == "openai":
+        servers = endpoints(
+            request.servers,
+            model=request.server_model or request.model.path,
+            api_key_env=request.token_env,
+            timeout_s=request.deadline_s,
+        )
+        return stack.enter_context(ServerFlight(servers, processor, size=request.batch))
     model = load_weights(request.model).eval()
     if request.engine == "hf":
         from mmrl.rollout.hf_engine import HfEngine
@@ -241,18 +302,9 @@ def _open_flight(
 def _finished(plan: _Plan, out: Path) -> Outcome:
     """The numbers of a benchmark whose questions all have records."""
     job, records = plan.job, plan.job.records.read()
+    if not job.is_scored:
+        budgets = budgets_of(job.samples, job.preparer.config)
+        return Outcome(job.benchmark, budgets=budgets, stored=stored_of(records))
     questions = questions_of(plan.rows, records, job.scores)
     write_scores(out / job.benchmark.name, questions, job.benchmark.section)
     return outcome_of(job.benchmark, questions, budgets=budgets_of(job.samples, job.preparer.config))
-
-
-class _Progress:
-    """A line of what is done of each benchmark, every tenth of its questions."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def __call__(self, job: Job) -> None:
-        total = len(job.todo)
-        if job.done == total or job.done % max(1, total // 10) == 0:
-            self._console.print(f"{job.benchmark.name}: {job.done} of {total}")

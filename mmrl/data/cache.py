@@ -281,8 +281,9 @@ class PixelCache:
         log.warning("rebuilding a cache entry: %s", error)
 
     def _sync(self) -> None:
-        while self._unsynced:
-            sync_folder(self._unsynced.pop())
+        with contextlib.suppress(KeyError):  # other threads take from the same set
+            while True:
+                sync_folder(self._unsynced.pop())
 
 
 def entry_path(folder: Path, key: str) -> Path:

@@ -56,14 +56,17 @@ class Preparer:
         TooManySkippedError when skipped rows become too many.
         """
         media = self._fetch(samples)
-        prepared = [self._prepare_one(sample, entries) for sample, entries in zip(samples, media, strict=True)]
+        prepared = [self.prepare_one(sample, entries) for sample, entries in zip(samples, media, strict=True)]
         self.skipped.check()
         return [item for item in prepared if item is not None]
 
+    def jobs(self, sample: Sample) -> list[OpenJob]:
+        """What is to be opened for a sample, medium by medium."""
+        return [OpenJob(ref, self._budget(sample, ref), self.processor.geometry) for ref in sample.media]
+
     def _fetch(self, samples: Sequence[Sample]) -> list[list[MediaEntry | MediaError]]:
         """The media of each sample, all of them asked for together so that misses are opened in parallel."""
-        geometry = self.processor.geometry
-        jobs = [OpenJob(ref, self._budget(sample, ref), geometry) for sample in samples for ref in sample.media]
+        jobs = [job for sample in samples for job in self.jobs(sample)]
         found = dict(self.cache.get_many(jobs, self.opener))
         results = iter(found[number] for number in range(len(jobs)))
         return [[next(results) for _ in sample.media] for sample in samples]
@@ -71,7 +74,8 @@ class Preparer:
     def _budget(self, sample: Sample, ref: MediaRef) -> BudgetClass:
         return resolve_budget(self.config, dataset_section(self.data, sample.dataset), sample, ref)
 
-    def _prepare_one(self, sample: Sample, media: Sequence[MediaEntry | MediaError]) -> Prepared | None:
+    def prepare_one(self, sample: Sample, media: Sequence[MediaEntry | MediaError]) -> Prepared | None:
+        """The sample with its media, each opened or the reason why not; see `prepare`."""
         try:
             entries = _all_opened(sample, media)
             return self._render(self._with_local_media(self._with_model_answer(sample, entries)), entries)

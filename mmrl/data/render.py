@@ -123,6 +123,24 @@ def render(
     return prompt
 
 
+def spoken(
+    sample: Sample, media: Sequence[MediaEntry], processor: FamilyProcessor
+) -> list[tuple[str, list[str | int]]]:
+    """The conversation as (role, parts) for a server that renders it by itself: words, and media by their number.
+
+    Raises DataError as `render` does.
+    """
+    conversation = _Conversation(sample.messages, media, processor, sample.where)
+    _check_placed(conversation, first_new=0)
+    return [
+        (
+            _role(message, conversation),
+            [p.medium if isinstance(p, MediaPart) else _part_text(p, conversation) for p in message.parts],
+        )
+        for message in sample.messages
+    ]
+
+
 def extend(
     prompt: RenderedPrompt,
     completion_ids: Sequence[int],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -138,15 +138,19 @@ def shipped_benchmarks() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (shipped_dir("datasets") / "benchmarks").glob("*.yaml")))
 
 
-def read_rows(benchmark: Benchmark, config: RunConfig, *, root: Path, limit: int | None = None) -> Rows:
-    """The rows, checked. Raises DataError for files that are not what the task file expects, and for rows without an
-    answer: a split whose answers are not published cannot be scored.
+def read_rows(
+    benchmark: Benchmark, config: RunConfig, *, root: Path, limit: int | None = None, needs_answers: bool = True
+) -> Rows:
+    """The rows, checked. Raises DataError for files that are not what the task file expects, and, if answers are
+    needed, for rows without one: a split whose answers are not published cannot be scored.
     """
     [dataset] = config.data.val
     skipped = SkippedLog(None, max_fraction=1.0)
     section = dataset if limit is None else dataset.model_copy(update={"max_samples": limit})
     if not isinstance(benchmark.section.score, dict):
         section = _of_one_task(section)
+    if not needs_answers:
+        section = _without_answers(section)
     samples = read_dataset(section, data=config.data, relative_to=root, skipped=skipped)
     rows = Rows(samples, skipped.rows, _columns_of_failed(skipped.rows, section, data=config.data, root=root))
     expected = benchmark.section.expect.rows
@@ -162,11 +166,11 @@ def read_rows(benchmark: Benchmark, config: RunConfig, *, root: Path, limit: int
             raise DataError(
                 f"{first.where}: no column {column!r}, which benchmark {benchmark.name} names; has: {known}"
             )
-    for index in range(len(samples)):
+    for index in range(len(samples)) if needs_answers else ():
         if (sample := samples[index]).answer in (None, "", []):
             raise DataError(
                 f"{sample.where}: benchmark {benchmark.name}: no answer; this split cannot be scored (its answers may "
-                "not be published)"
+                "not be published): give --predict-only to store what the model answers"
             )
     return rows
 
@@ -203,11 +207,23 @@ def _columns_of_failed(
 
 def _of_one_task(section: DatasetSection) -> DatasetSection:
     """The dataset with every row of the one task whose reward is the benchmark's score."""
+    return _with_card(section, lambda card: {"task": TASK, "columns": {**card.columns, "task": None}})
+
+
+def _without_answers(section: DatasetSection) -> DatasetSection:
+    """The dataset with rows that need no answer."""
+
+    def unanswered(card: CardSection) -> dict[str, Any]:
+        required = tuple(name for name in card.required if name != "answer")
+        return {"optional": (*card.optional, "answer"), "required": required}
+
+    return _with_card(section, unanswered)
+
+
+def _with_card(section: DatasetSection, changes: Callable[[CardSection], dict[str, Any]]) -> DatasetSection:
     card = CardSection(preset=section.card) if isinstance(section.card, str) else section.card
-    update = {"task": TASK, "columns": {**card.columns, "task": None}}
-    return section.model_copy(
-        update={"card": CardSection(**{k: getattr(card, k) for k in card.model_fields_set} | update)}
-    )
+    own = {key: getattr(card, key) for key in card.model_fields_set}
+    return section.model_copy(update={"card": CardSection(**own | changes(card))})
 
 
 def _named_columns(section: BenchmarkSection) -> tuple[str, ...]:

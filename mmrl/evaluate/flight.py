@@ -6,8 +6,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mmrl.data.sample import Sample
 from mmrl.errors import EngineError
 from mmrl.rollout.types import Engine, Group, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer of an engine. is_cut: it ended at its longest length."""
+
+    text: str
+    is_cut: bool
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answered:
+    """All answers to a request."""
+
+    request: Request
+    replies: tuple[Reply, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,7 +37,13 @@ class Failure:
 
 
 class Flight(Protocol):
-    """room: how many more requests may join now. step: what ended, after some work; waits for nothing else."""
+    """shows_thought: whether an answer holds all of the thought that its prompt begins; a server may keep it back.
+    room: how many more requests may join now. add: sample: what the request asks, for engines that render it
+    themselves. step: what ended, after some work; waits for nothing else. drop: forget a request, if the engine can.
+    """
+
+    @property
+    def shows_thought(self) -> bool: ...
 
     @property
     def room(self) -> int: ...
@@ -27,18 +51,25 @@ class Flight(Protocol):
     @property
     def is_busy(self) -> bool: ...
 
-    def add(self, request: Request) -> Failure | None: ...
+    def add(self, request: Request, sample: Sample) -> Failure | None: ...
 
-    def step(self) -> list[Group | Failure]: ...
+    def step(self) -> list[Answered | Failure]: ...
+
+    def drop(self, request: Request) -> None: ...
 
 
 class BatchFlight:
-    """Over `Engine.generate`: a batch is decoded to its end before the next one starts."""
+    """Over `Engine.generate`: a batch is decoded to its end before the next one starts. A request that is dropped is
+    decoded with the others, unless none of them is left.
+    """
+
+    shows_thought = True
 
     def __init__(self, engine: Engine, *, size: int) -> None:
         self._engine, self._size = engine, size
         self._waiting: list[Request] = []
         self._running: Iterator[Group] | None = None
+        self._left: set[str] = set()
 
     @property
     def room(self) -> int:
@@ -48,7 +79,7 @@ class BatchFlight:
     def is_busy(self) -> bool:
         return self._running is not None or bool(self._waiting)
 
-    def add(self, request: Request) -> Failure | None:
+    def add(self, request: Request, sample: Sample) -> Failure | None:
         try:
             self._engine.generate([request])  # a request that cannot be served is refused before anything is decoded
         except EngineError as error:
@@ -56,18 +87,28 @@ class BatchFlight:
         self._waiting.append(request)
         return None
 
-    def step(self) -> list[Group | Failure]:
+    def step(self) -> list[Answered | Failure]:
         if self._running is None:
+            self._left = {request.request_id for request in self._waiting}
             self._running, self._waiting = iter(self._engine.generate(self._waiting)), []
-        group = next(self._running, None)
+        group = next(self._running, None) if self._left else None
         if group is None:
             self._running = None
             return []
-        return [group]
+        if group.request.request_id not in self._left:
+            return []
+        self._left.remove(group.request.request_id)
+        return [_answered(group)]
+
+    def drop(self, request: Request) -> None:
+        self._waiting = [other for other in self._waiting if other is not request]
+        self._left.discard(request.request_id)
 
 
 class JoiningFlight:
     """Over vLLM: requests join the running batch at every step."""
+
+    shows_thought = True
 
     def __init__(self, engine: Any, *, size: int) -> None:
         self._engine, self._size, self._count = engine, size, 0
@@ -80,7 +121,7 @@ class JoiningFlight:
     def is_busy(self) -> bool:
         return self._count > 0
 
-    def add(self, request: Request) -> Failure | None:
+    def add(self, request: Request, sample: Sample) -> Failure | None:
         try:
             self._engine.add(request)
         except EngineError as error:
@@ -88,7 +129,16 @@ class JoiningFlight:
         self._count += 1
         return None
 
-    def step(self) -> list[Group | Failure]:
+    def step(self) -> list[Answered | Failure]:
         ended = self._engine.step()
         self._count -= len(ended)
-        return [e if isinstance(e, Group) else Failure(e.request, str(e.error)) for e in ended]
+        return [_answered(e) if isinstance(e, Group) else Failure(e.request, str(e.error)) for e in ended]
+
+    def drop(self, request: Request) -> None:
+        self._engine.drop(request)
+        self._count -= 1
+
+
+def _answered(group: Group) -> Answered:
+    replies = (Reply(c.text, c.finish_reason == "length", len(c.ids)) for c in group.completions)
+    return Answered(group.request, tuple(replies))

@@ -20,7 +20,8 @@ RESAMPLES = 1000
 class Question:
     """One question's outcome. scores: of its answers, each NaN where it could not be scored; empty: it failed.
 
-    num_truncated: answers that were cut. columns: of the row. parts: of each answer's score, by name.
+    num_truncated: answers that were cut. num_unparsed: answers that held nothing the reward could read. columns: of
+    the row. parts: of each answer's score, by name.
     """
 
     key: str
@@ -28,6 +29,7 @@ class Question:
     num_truncated: int
     columns: Mapping[str, Any]
     parts: tuple[Mapping[str, float], ...] = ()
+    num_unparsed: int = 0
 
     @property
     def value(self) -> float:
@@ -41,6 +43,7 @@ class Numbers:
     """Over n_total questions, those that failed included. score: mean; low, high: its 95% interval.
 
     n_scored: questions with a score for every answer. n_failed: questions without answers. n_unscored: the rest.
+    n_truncated, n_unparsed: answers that were cut, and that held nothing the reward could read; they are scored.
     best_of: mean over questions of the best answer; None with one answer each.
     """
 
@@ -52,6 +55,7 @@ class Numbers:
     n_failed: int
     n_unscored: int
     n_truncated: int
+    n_unparsed: int
     best_of: float | None = None
 
 
@@ -95,6 +99,7 @@ def numbers_of(
         n_failed=failed,
         n_unscored=len(questions) - failed - scored,
         n_truncated=sum(question.num_truncated for question in questions),
+        n_unparsed=sum(question.num_unparsed for question in questions),
         best_of=_best(questions) if several else None,
     )
 

@@ -17,17 +17,17 @@ from typing import Any, Literal
 
 from mmrl.errors import DataError
 
-Status = Literal["ok", "truncated", "error", "media_error"]
+Status = Literal["ok", "truncated", "error", "media_error", "timeout"]
 SAMPLES = "samples.jsonl"
-FAILED: tuple[Status, ...] = ("error", "media_error")
+FAILED: tuple[Status, ...] = ("error", "media_error", "timeout")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """One answer. task_hash, key (the sample's id) and repeat name it.
 
-    status: truncated: cut at the longest answer, and scored as it is; error, media_error: there is no answer, and
-    `reason` says why. answer, answer_space: the dataset's, as it was compared, in the model's space.
+    status: truncated: cut at the longest answer, and scored as it is; error, media_error, timeout: there is no answer,
+    and `reason` says why. answer, answer_space: the dataset's, as it was compared, in the model's space.
     """
 
     task_hash: str

@@ -21,13 +21,30 @@ from mmrl.evaluate.runner import Score
 
 RESULTS = "results.json"
 SCORES = "scores.jsonl"
+_COUNTS = {
+    "n": "n_total",
+    "failed": "n_failed",
+    "unscored": "n_unscored",
+    "unparsed": "n_unparsed",
+    "truncated": "n_truncated",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is known of answers without scores: questions, those that failed, and answers that were cut."""
+
+    n_total: int
+    n_failed: int
+    n_truncated: int
 
 
 @dataclass(frozen=True)
 class Outcome:
     """One benchmark's numbers, or why there are none. parts: means by name. groups: column -> value -> numbers.
 
-    budgets: of the classes that its media have, as they were opened.
+    budgets: of the classes that its media have, as they were opened. stored: in place of numbers, where answers were
+    only stored.
     """
 
     benchmark: Benchmark
@@ -36,6 +53,18 @@ class Outcome:
     groups: Mapping[str, Mapping[str, Numbers]] | None = None
     problem: str = ""
     budgets: Mapping[str, BudgetClass] = field(default_factory=dict)
+    stored: Stored | None = None
+
+    @property
+    def counts(self) -> Numbers | Stored | None:
+        return self.numbers or self.stored
+
+
+def stored_of(records: Mapping[str, Sequence[Record]]) -> Stored:
+    """Counts of the questions of a benchmark, by key."""
+    failed = sum(of_key[0].is_failed for of_key in records.values())
+    cut = sum(record.status == "truncated" for of_key in records.values() for record in of_key)
+    return Stored(len(records), failed, cut)
 
 
 def outcome_of(benchmark: Benchmark, questions: Sequence[Question], *, budgets: Mapping[str, BudgetClass]) -> Outcome:
@@ -60,6 +89,7 @@ def question_of(
         scores=tuple(scores[key, record.repeat].value for record in answered),
         parts=tuple(scores[key, record.repeat].parts for record in answered),
         num_truncated=sum(record.status == "truncated" for record in answered),
+        num_unparsed=sum(scores[key, record.repeat].is_unread for record in answered),
         columns=columns,
     )
 
@@ -122,6 +152,8 @@ def _json(outcome: Outcome) -> dict[str, Any]:
     row["answers"] = section.answers.model_dump(mode="json")
     row["budgets"] = {name: budget.model_dump(mode="json") for name, budget in outcome.budgets.items()}
     row["template"] = section.data.user_template
+    if outcome.stored is not None:
+        return {**row, "predict_only": True, **asdict(outcome.stored)}
     if outcome.numbers is None:
         return {**row, "problem": outcome.problem}
     groups = {c: {v: asdict(n) for v, n in of.items()} for c, of in (outcome.groups or {}).items()}
@@ -130,15 +162,15 @@ def _json(outcome: Outcome) -> dict[str, Any]:
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """A line per benchmark, scores in per cent. A star: the task file's layout was not checked on published files."""
-    shown = Table("benchmark", "score", "95% interval", "n", "failed", "unscored", "truncated", box=None)
+    shown = Table("benchmark", "score", "95% interval", *_COUNTS, box=None, padding=(0, 2, 0, 0))
     for column in shown.columns[1:]:
-        column.justify = "right"
+        column.justify, column.no_wrap = "right", True
     for outcome in outcomes:
         name = outcome.benchmark.name + ("" if outcome.benchmark.section.provenance.layout == "verified" else " *")
+        counts = [str(getattr(outcome.counts, count, "")) for count in _COUNTS.values()]
         if (numbers := outcome.numbers) is None:
-            shown.add_row(name, "-", "", "", "", "", "")
+            shown.add_row(name, "-", "", *counts)
             continue
-        counts = (numbers.n_total, numbers.n_failed, numbers.n_unscored, numbers.n_truncated)
         interval = f"{100 * numbers.low:.1f} to {100 * numbers.high:.1f}"
-        shown.add_row(name, f"{100 * numbers.score:.1f}", interval, *map(str, counts))
+        shown.add_row(name, f"{100 * numbers.score:.1f}", interval, *counts)
     return shown

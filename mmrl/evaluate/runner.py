@@ -1,6 +1,6 @@
 """Many benchmarks at once: media are opened while the engine answers, and answers are scored meanwhile.
 
-    questions of all benchmarks, interleaved      one thread, decoder processes, the pixel cache
+    questions of all benchmarks, interleaved      one thread, decoder processes, the pixel cache (mmrl.evaluate.ahead)
       -> at most `ready` prepared questions        a full queue stops the thread
       -> the engine's flight                       this thread
       -> samples.jsonl, and the rewards' workers   scores are collected when they are there
@@ -10,41 +10,50 @@ One broken row, medium or request is a record with its reason; the others go on.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import queue
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from mmrl.data.prepare import Prepared, Preparer
+from mmrl.data.prepare import Preparer
+from mmrl.data.rendered import RenderedPrompt
 from mmrl.data.sample import Sample
+from mmrl.evaluate.ahead import Openers, Ready, questions
 from mmrl.evaluate.benchmark import Benchmark
-from mmrl.evaluate.flight import Failure, Flight
+from mmrl.evaluate.flight import Answered, Failure, Flight, Reply
 from mmrl.evaluate.records import Record, RecordFile, Status
+from mmrl.models.families import FamilyProcessor
 from mmrl.rollout.sampling import derive_seed
-from mmrl.rollout.types import Completion, Group, Request
+from mmrl.rollout.types import Request
 from mmrl.scoring.ongoing import Scoring
 from mmrl.scoring.router import Router
 
-# Questions opened together, so that decoder processes have work; and answers scored together.
-BLOCK = 8
 SCORED_TOGETHER = 16
+_THOUGHT_IDS = 8  # last tokens of a prompt in which it is seen to begin a thought
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """An answer's score, NaN where it could not be scored, and its parts by name."""
+    """An answer's score, NaN where it could not be scored, and its parts by name.
+
+    is_unread: it held nothing that its reward could read.
+    """
 
     value: float
     parts: Mapping[str, float]
+    is_unread: bool = False
 
 
 @dataclass
 class Job:
-    """One benchmark of an evaluation. todo: indices of the questions to ask. scores: by (key, repeat)."""
+    """One benchmark of an evaluation. todo: indices of the questions to ask. scores: by (key, repeat).
+
+    is_scored: False: answers are stored only. done, failed: of the questions to ask.
+    """
 
     benchmark: Benchmark
     samples: Sequence[Sample]
@@ -53,45 +62,43 @@ class Job:
     router: Router
     records: RecordFile
     scores: dict[tuple[str, int], Score] = field(default_factory=dict)
+    is_scored: bool = True
     done: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Ready:
-    """A question that can be asked, or why it cannot."""
+class _Asked:
+    """A question that the engine has, and until when it may answer."""
 
-    job: int
-    sample: Sample
-    prepared: Prepared | None
-    status: Status = "ok"
-    reason: str = ""
-
-
-def interleaved(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """(job, place) of every item, so that at any time all jobs are done to the same share.
-
-    >>> list(interleaved([4, 2]))
-    [(0, 0), (1, 0), (0, 1), (0, 2), (1, 1), (0, 3)]
-    """
-
-    def of(job: int, size: int) -> Iterator[tuple[float, int, int]]:
-        return (((place + 0.5) / size, job, place) for place in range(size))
-
-    yield from ((job, place) for _, job, place in heapq.merge(*itertools.starmap(of, enumerate(sizes))))
+    item: Ready
+    request: Request
+    deadline: float
 
 
 class Runner:
     """Asks what is to be asked and fills each job's records and scores.
 
-    flight: of the engine. ready: prepared questions that may wait. told: called after every question, for progress.
+    flight: of the engine. openers: of media. ready: prepared questions that may wait. deadline_s: of one question, from
+    when the engine has it; what is late is a failure, and looked for whenever the engine has done some work.
+    told: called after every question, for progress.
     """
 
     def __init__(
-        self, jobs: Sequence[Job], flight: Flight, *, ready: int, seed: int, told: Callable[[Job], None]
+        self,
+        jobs: Sequence[Job],
+        flight: Flight,
+        openers: Openers,
+        *,
+        ready: int,
+        deadline_s: float,
+        seed: int,
+        told: Callable[[Job], None],
     ) -> None:
-        self.jobs, self.flight, self.seed, self.told = jobs, flight, seed, told
-        self._ready: queue.Queue[_Ready | None] = queue.Queue(ready)
-        self._asked: dict[str, _Ready] = {}
+        self.jobs, self.flight, self.openers, self.seed, self.told = jobs, flight, openers, seed, told
+        self.deadline_s = deadline_s
+        self._ready: queue.Queue[Ready | None] = queue.Queue(ready)
+        self._asked: dict[str, _Asked] = {}
         self._numbers = itertools.count()
         self._scoring = [_Scored(job) for job in jobs]
         self._stopped = threading.Event()
@@ -112,15 +119,16 @@ class Runner:
 
     def _prepare_all(self) -> None:
         """None in the queue says that nothing more comes."""
+        todo = [(job.preparer, job.samples, job.todo) for job in self.jobs]
         try:
-            order = interleaved([len(job.todo) for job in self.jobs])
-            while (block := list(itertools.islice(order, BLOCK))) and not self._stopped.is_set():
-                for ready in self._prepare(block):
-                    self._put(ready)
+            for ready in questions(todo, self.openers):
+                self._put(ready)
+                if self._stopped.is_set():
+                    return
         finally:
             self._put(None)
 
-    def _put(self, item: _Ready | None) -> None:
+    def _put(self, item: Ready | None) -> None:
         """Waits while the queue is full, unless nobody takes anything any more."""
         while not self._stopped.is_set():
             try:
@@ -129,25 +137,9 @@ class Runner:
             except queue.Full:
                 continue
 
-    def _prepare(self, block: Sequence[tuple[int, int]]) -> Iterator[_Ready]:
-        for number, job in enumerate(self.jobs):
-            samples = [job.samples[job.todo[place]] for owner, place in block if owner == number]
-            if not samples:
-                continue
-            before = len(job.preparer.skipped.rows)
-            prepared = {item.sample.sample_id: item for item in job.preparer.prepare(samples)}
-            reasons = {row.sample_id: row for row in job.preparer.skipped.rows[before:]}
-            for sample in samples:
-                item, row = prepared.get(sample.sample_id), reasons.get(sample.sample_id)
-                if item is not None or row is None:
-                    yield _Ready(number, sample, item)
-                else:
-                    status: Status = "media_error" if row.kind == "bad_media" else "error"
-                    yield _Ready(number, sample, None, status, row.reason)
-
     def _answer_all(self) -> None:
         more = True
-        while more or self.flight.is_busy:
+        while more or self._asked:
             while more and self.flight.room > 0:
                 try:
                     # With work under way nobody waits for a medium; without, there is nothing else to do.
@@ -160,8 +152,9 @@ class Runner:
             if self.flight.is_busy:
                 for ended in self.flight.step():
                     self._end(ended)
+                self._end_late()
 
-    def _ask(self, item: _Ready) -> None:
+    def _ask(self, item: Ready) -> None:
         job = self.jobs[item.job]
         if item.prepared is None:
             self._fail(item, item.status, item.reason)
@@ -169,29 +162,59 @@ class Runner:
         name, section = str(next(self._numbers)), job.benchmark.section
         seed = derive_seed(self.seed, job.benchmark.name, item.sample.sample_id)
         request = Request(name, item.prepared.prompt, section.answers.repeats, job.benchmark.sampling, seed=seed)
-        self._asked[name] = item
-        if (failure := self.flight.add(request)) is not None:
+        self._asked[name] = _Asked(item, request, time.monotonic() + self.deadline_s)
+        if (failure := self.flight.add(request, item.prepared.sample)) is not None:
             self._end(failure)
 
-    def _end(self, ended: Group | Failure) -> None:
-        item = self._asked.pop(ended.request.request_id)
+    def _end(self, ended: Answered | Failure) -> None:
+        item = self._asked.pop(ended.request.request_id).item
         if isinstance(ended, Failure):
             self._fail(item, "error", ended.reason)
             return
         assert item.prepared is not None
         job, sample = self.jobs[item.job], item.prepared.sample
-        job.records.append([_record(job, sample, n, completion) for n, completion in enumerate(ended.completions)])
-        self._scoring[item.job].add(sample, [completion.text for completion in ended.completions])
+        replies = self._whole(ended.replies, item.prepared.prompt, job.preparer.processor)
+        job.records.append([_record(job, sample, n, reply) for n, reply in enumerate(replies)])
+        if job.is_scored:
+            self._scoring[item.job].add(sample, [reply.text for reply in replies])
         self._told(job)
 
-    def _fail(self, item: _Ready, status: Status, reason: str) -> None:
+    def _whole(self, replies: Sequence[Reply], prompt: RenderedPrompt, processor: FamilyProcessor) -> list[Reply]:
+        """The answers; before one that never ends the thought that its prompt began stands the thought's begin, so that
+        nothing in it is taken for the answer.
+        """
+        if not _begins_thought(prompt, processor):
+            return list(replies)
+        return [
+            replace(reply, text=f"<think>{reply.text}")
+            if "</think>" not in reply.text and (reply.is_cut or self.flight.shows_thought)
+            else reply
+            for reply in replies
+        ]
+
+    def _end_late(self) -> None:
+        """Questions were asked in the order of their deadlines."""
+        while self._asked:
+            name, asked = next(iter(self._asked.items()))
+            if time.monotonic() < asked.deadline:
+                return
+            del self._asked[name]
+            self.flight.drop(asked.request)
+            self._fail(asked.item, "timeout", f"no answer within {self.deadline_s:g} s (--deadline)")
+
+    def _fail(self, item: Ready, status: Status, reason: str) -> None:
         job = self.jobs[item.job]
         job.records.append([Record(job.benchmark.hash, item.sample.sample_id, 0, status, reason=reason)])
+        job.failed += 1
         self._told(job)
 
     def _told(self, job: Job) -> None:
         job.done += 1
         self.told(job)
+
+
+def _begins_thought(prompt: RenderedPrompt, processor: FamilyProcessor) -> bool:
+    return processor.decode(prompt.prompt_ids_T[-_THOUGHT_IDS:].tolist()).rstrip().endswith("<think>")
 
 
 class _Scored:
@@ -226,7 +249,9 @@ class _Scored:
         scores = scoring.finish()
         for group, (sample, values) in enumerate(zip(samples, scores.task_scores, strict=True)):
             for repeat, value in enumerate(values):
-                self.job.scores[sample.sample_id, repeat] = Score(value, scores.breakdown_of(group, repeat))
+                self.job.scores[sample.sample_id, repeat] = Score(
+                    value, scores.breakdown_of(group, repeat), scores.is_unread(group, repeat)
+                )
 
 
 def rescore(job: Job, samples: dict[str, Sample], records: dict[str, list[Record]]) -> None:
@@ -238,15 +263,15 @@ def rescore(job: Job, samples: dict[str, Sample], records: dict[str, list[Record
     scored.finish()
 
 
-def _record(job: Job, sample: Sample, repeat: int, completion: Completion) -> Record:
+def _record(job: Job, sample: Sample, repeat: int, reply: Reply) -> Record:
     is_place = job.preparer.geometry_kind(sample.task) is not None
     return Record(
         job.benchmark.hash,
         sample.sample_id,
         repeat,
-        "truncated" if completion.finish_reason == "length" else "ok",
-        completion=completion.text,
-        num_tokens=len(completion.ids),
+        "truncated" if reply.is_cut else "ok",
+        completion=reply.text,
+        num_tokens=reply.num_tokens,
         answer=sample.answer if is_place else None,
         answer_space=sample.answer_space if is_place else None,
     )

@@ -99,8 +99,10 @@ def test_broken_files_and_media_stop_nothing_else(tmp_path):
     rows = [json.loads(line) for line in (out / "charades_sta" / "samples.jsonl").read_text().splitlines()]
     assert [row["status"] for row in rows if row["key"] == "test:1"] == ["media_error"]
     clip.write_bytes((files / "Charades_v1_480" / "1.mp4").read_bytes())
-    assert mmrl(*arguments(files, out, "charades_sta")).code == 1, "what failed is not asked again unless told to"
-    assert mmrl(*arguments(files, out, "charades_sta"), "--retry-failed").code == 0
+    again = arguments(files, out, "charades_sta")
+    assert mmrl(*again).code == 0, "a question that failed is counted"
+    assert mmrl(*again, "--strict").code == 1, "what failed is not asked again unless told to"
+    assert mmrl(*again, "--strict", "--retry-failed").code == 0
     assert results(out)["benchmarks"]["charades_sta"]["n_failed"] == 0
 
 
@@ -111,7 +113,13 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_loaded(files, tmp_p
     rows = (without / "charades_sta" / "test.jsonl").read_text().replace("[0.0, 1.0]", "[]")
     (without / "charades_sta" / "test.jsonl").write_text(rows)
     said = mmrl(*arguments(without, tmp_path / "other", "charades_sta"))
-    assert said.code == 1 and said.line_with("cannot run", "test.jsonl:1 (id=test:1)", "no answer")
+    assert said.code == 1 and said.line_with("cannot run", "test.jsonl:1 (id=test:1)", "no answer", "--predict-only")
+    predicted = tmp_path / "predicted"
+    said = mmrl(*arguments(without, predicted, "charades_sta"), "--predict-only")
+    assert said.code == 0 and said.line_with("charades_sta 3/3", "elapsed")
+    row = results(predicted)["benchmarks"]["charades_sta"]
+    assert (row["n_total"], row["n_failed"], row["predict_only"]) == (ROWS, 0, True) and "score" not in row
+    assert len(answers(predicted, "charades_sta")) == ROWS and not (predicted / "charades_sta/scores.jsonl").exists()
     said = mmrl(*arguments(files, tmp_path / "out", "mmstar")[:-4])
     assert said.code == 1 and said.line_with("has 3 rows, the task file expects 1500")
 

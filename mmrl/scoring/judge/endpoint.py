@@ -169,10 +169,13 @@ class Question:
 
 
 class Judge:
-    """Asks an endpoint. A context manager: connections are kept until it is closed."""
+    """Asks an endpoint. A context manager: connections are kept until it is closed.
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.endpoint = endpoint
+    called: what messages call the model behind it.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, called: str = "the judge") -> None:
+        self.endpoint, self.called = endpoint, called
         self._client = httpx2.Client(timeout=endpoint.timeout_s, headers=endpoint.headers)
         self._store = AnswerStore(endpoint.store) if endpoint.store is not None else None
 
@@ -201,11 +204,11 @@ class Judge:
             names = [entry["id"] for entry in response.json()["data"]]
         except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"the judge at {self.endpoint.url} does not answer: {_words(error)}; is it running?"
+                f"{self.called} at {self.endpoint.url} does not answer: {_words(error)}; is it running?"
             ) from error
         if self.endpoint.model not in names:
             raise ConfigError(
-                f"the judge at {self.endpoint.url} has no model {self.endpoint.model!r}; it has {', '.join(names)}"
+                f"{self.called} at {self.endpoint.url} has no model {self.endpoint.model!r}; it has {', '.join(names)}"
                 f"{did_you_mean(self.endpoint.model, names)}"
             )
         if self.endpoint.show_media:
@@ -217,7 +220,7 @@ class Judge:
         question = Question("Reply with one word.", ("Which colour is this?", grey))
         with Judge(replace(self.endpoint, max_tokens=1, store=None)) as judge:
             try:
-                judge._asked(question)
+                judge.reply(question)
             except JudgeError as error:
                 raise ConfigError(str(error)) from error
 
@@ -238,7 +241,7 @@ class Judge:
     def _remembered(self, question: Asking) -> Answer:
         stored = self._store.get(self._key(question)) if self._store is not None else None
         if stored is None:
-            return self._asked(question)
+            return self.reply(question)
         record = json.loads(stored)
         first_tokens = tuple((text, value) for text, value in record["first_tokens"])
         return Answer(record["text"], first_tokens, tuple(record.get("logprobs", ())))
@@ -249,8 +252,8 @@ class Judge:
     def _body(self, question: Asking) -> dict[str, Any]:
         return {"model": self.endpoint.model, **question.body(self.endpoint), **self.endpoint.extra}
 
-    def _asked(self, question: Asking) -> Answer:
-        """Ask until there is an answer, or asking again cannot help. Raises JudgeError."""
+    def reply(self, question: Asking) -> Answer:
+        """Ask until there is an answer, or asking again cannot help. Raises JudgeError. Threads may ask."""
         content, wait_s, reason = self._content(question), 0.5, ""
         url = f"{self.endpoint.url.rstrip('/')}/chat/completions"
         for attempt in range(self.endpoint.retries + 1):
@@ -263,13 +266,21 @@ class Judge:
                 reason = _words(error)
                 continue
             if response.status_code < 400:
-                return _answer(question, response)
+                return self._read(question, response)
             reason = f"status {response.status_code}: {one_line(response.text[:200])}"
             if response.status_code not in _PASSING and response.status_code < 500:
                 reason += self._refused_pictures(question)
                 break
             wait_s = max(wait_s, _retry_after(response))
-        raise JudgeError(f"the judge at {self.endpoint.url} gave no answer: {reason}")
+        raise JudgeError(f"{self.called} at {self.endpoint.url} gave no answer: {reason}")
+
+    def _read(self, question: Asking, response: httpx2.Response) -> Answer:
+        try:
+            return question.answer(response.json())
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            raise JudgeError(
+                f"{self.called}'s response is not of the form asked for: {one_line(response.text[:200])}"
+            ) from error
 
     def _content(self, question: Asking) -> bytes:
         """The request as it is sent. JudgeError where it is too large."""
@@ -291,15 +302,6 @@ class Judge:
             f"; pictures in the request: {count}. Does {self.endpoint.model} read pictures, and so many (vLLM:"
             " --limit-mm-per-prompt)? Else lower endpoint.max_frames or max_pixels, or set endpoint.show_media: false"
         )
-
-
-def _answer(question: Asking, response: httpx2.Response) -> Answer:
-    try:
-        return question.answer(response.json())
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise JudgeError(
-            f"the judge's response is not of the form asked for: {one_line(response.text[:200])}"
-        ) from error
 
 
 def _retry_after(response: httpx2.Response) -> float:

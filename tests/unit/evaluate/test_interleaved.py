@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmrl.evaluate.runner import interleaved
+from mmrl.evaluate.ahead import interleaved
 
 
 def test_a_small_benchmark_is_spread_over_a_large_one():
