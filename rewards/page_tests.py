@@ -1,6 +1,7 @@
 """Tests on the transcription of a page: texts present, absent and in order, cells, formulas, form (olmOCR).
 
-Formula: passed tests / all tests; `macro`: the mean over the types of test of each type's share.
+Formula: passed tests / all tests; `macro`: the mean over the types of test of each type's share (`by`: of what stands
+in this field of the tests, such as their file). The shares are logged.
 Bounds: 0 to 1.
 Answer: the page in Markdown or HTML, with or without front matter; a page of more than 100,000 characters passes no
 test. The dataset's answer is a list of tests of olmOCR-Bench's form, `mmrl.scoring.page_tests` describes each type.
@@ -45,19 +46,20 @@ def score(
     sample: Sample,
     *,
     macro: bool = False,
+    by: str = "type",
     layout: bool = False,
     official: bool = False,
     time_limit_s: float = 8.0,
     allow_weak_sandbox: bool = False,
 ) -> dict[str, float]:
-    """`macro`: types of test count alike, however many tests each has. Returns each type's share too.
+    """`macro`: types of test count alike, however many tests each has. `by`: the field that is the type here.
 
     `layout`: formulas that look alike match too. `official`: texts and formulas match as in olmOCR.
     """
     if not isinstance(sample.answer, list) or not sample.answer:
         raise bad_answer(sample, wanted="a list of tests")
     try:
-        tests = _tests(json.dumps(sample.answer, sort_keys=True))
+        tests = _tests(json.dumps(sample.answer, sort_keys=True), by)
     except (ValueError, TypeError) as error:
         raise RewardError(f"{sample.where}: the answer holds a test that cannot be run: {error}") from error
     _, text = split_front_matter(extract_prediction(completion, answer="plain") or "")
@@ -84,13 +86,16 @@ def _by_layout(tests: Collection[Math], page: Page, *, official: bool, time_limi
 
 
 @functools.lru_cache(256)
-def _tests(answer: str) -> tuple[tuple[str, PageTest], ...]:
+def _tests(answer: str, by: str) -> tuple[tuple[str, PageTest], ...]:
+    """Each test with its type, or what it has in the field `by`, which then is no field of the test itself."""
     tests = []
     for row in json.loads(answer):
         if not isinstance(row, dict):
             raise ValueError(f"{row!r} is no mapping")
-        test = read_test(row)
+        test = read_test(row if by == "type" else {key: value for key, value in row.items() if key != by})
         if isinstance(test, Math) and mathml(test.math.strip()) is None:
             raise ValueError(f"math: KaTeX does not render {test.math!r}")
-        tests.append((row.get("type", ""), test))
+        if not isinstance(row.get(by), str):
+            raise ValueError(f"{row!r} has no text in the field {by!r}")
+        tests.append((row[by], test))
     return tuple(tests)

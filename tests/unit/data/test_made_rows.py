@@ -126,6 +126,62 @@ def test_tests_of_a_page_are_one_row(tmp_path):
         list(script("olmocr_bench").make(source, tmp_path, pdfs=tmp_path / "pdfs"))
 
 
+def test_pages_for_olmocr_bench_count_their_tests_by_file(tmp_path):
+    """A PDF without a baseline test gets one on its first page, as the benchmark adds it."""
+    for name in ("a.pdf", "b.pdf"):
+        (tmp_path / name).touch()
+    tests = [
+        {"pdf": "a.pdf", "page": 2, "type": "present", "text": "t"},
+        {"pdf": "b.pdf", "page": 1, "type": "baseline"},
+    ]
+    source = write_jsonl(tmp_path / "table_tests.jsonl", tests)
+    made = {row["id"]: row for row in script("olmocr_bench").make(source, tmp_path, pdfs=tmp_path, by_file=True)}
+    assert {name: row["counts"] for name, row in made.items()} == {
+        "a.pdf:2": {"table_tests": 1},
+        "b.pdf:1": {"table_tests": 1},
+        "a.pdf:1": {"baseline": 1},
+    }
+    assert made["a.pdf:2"]["tests"] == [{"type": "present", "text": "t", "file": "table_tests"}]
+
+
+def test_targets_of_osworld_g():
+    def target(kind: str, numbers: list) -> object:
+        row = PublishedRow({"box_type": kind, "box_coordinates": numbers}, origin="a:1")
+        return script("osworld_g").target(row)
+
+    assert target("bbox", [10, 20, 30, 5]) == [10, 20, 40, 25]
+    assert target("polygon", [0, 0, 9, 0, 0, 9]) == {"polygon": [[0, 0], [9, 0], [0, 9]]}
+    assert target("polygon", [9, 8, 1, 2]) == [1, 2, 9, 8]
+    assert target("refusal", [-1, -1, -1, -1]) == {"action": "refuse"}
+    with pytest.raises(DataError, match=r"a:1: circle \[1, 2, 3\] is no bbox, polygon or refusal"):
+        target("circle", [1, 2, 3])
+
+
+def drivelm(folder: Path, **changes: object) -> Path:
+    """A file of DriveLM's challenge: one frame with three questions, tags 2, 0 and 3."""
+    entries = [("perception", 2, "There is <c1,CAM_BACK,1088.3,497.5>."), ("perception", 0, "B"), ("behavior", 3, "x")]
+    parts: dict[str, list] = {}
+    for part, tag, answer in entries:
+        parts.setdefault(part, []).append({"Q": f"q{tag}", "A": answer, "C": None, "tag": [tag]})
+    frame = {"QA": parts, "image_paths": {"CAM_BACK": "../nuscenes/samples/CAM_BACK/a.jpg"}} | changes
+    path = folder / "drivelm.json"
+    path.write_text(json.dumps({"scene": {"key_frames": {"frame": frame}}}))
+    return path
+
+
+def test_questions_of_drivelm(tmp_path):
+    made = list(script("drivelm").make(drivelm(tmp_path), tmp_path, images=Path("/n")))
+    assert [(row["id"], row["kind"], row["part"]) for row in made] == [
+        ("scene_frame_0_language", "language", "perception"),
+        ("scene_frame_1_accuracy", "accuracy", "perception"),
+        ("scene_frame_2_match", "match", "behavior"),
+    ]
+    assert made[0]["images"] == ["/n/samples/CAM_BACK/a.jpg"] and made[0]["cameras"] == ["CAM_BACK"]
+    bad = drivelm(tmp_path, image_paths={"CAM_BACK": "pictures/a.jpg"})
+    with pytest.raises(DataError, match=r"frame frame: the path 'pictures/a\.jpg' has no folder samples/"):
+        list(script("drivelm").make(bad, tmp_path, images=Path("/n")))
+
+
 def test_a_picture_of_another_size_than_its_annotation_is_refused(tmp_path):
     Image.new("RGB", (8, 6)).save(tmp_path / "a.png")
     entry = {"id": "a", "instruction": "lift", "meta_data": {"original_width": 8, "original_height": 6}}
