@@ -45,7 +45,7 @@ def _score(section: BenchmarkSection) -> str:
     if average == "rows":
         return ", ".join(counted)
     together = ", ".join(f"`{column}`" for column in average.all_of_columns)
-    groups = " of ".join(f"`{column}`" for column in reversed(average.group_columns))
+    groups = " of means over ".join(f"`{column}`" for column in average.group_columns)
     return ", ".join(
         [*counted, *([f"all of {together}"] if together else []), *([f"mean over {groups}"] if groups else [])]
     )
