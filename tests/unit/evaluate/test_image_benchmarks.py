@@ -9,7 +9,9 @@ from makers.benchmarks_image import WRITERS
 from mmrl.config.schema import CacheSection, ModelSection
 from mmrl.data.locations import RawBytes
 from mmrl.data.sample import MediaPart, Part, Sample, TextPart
-from mmrl.evaluate.benchmark import load_benchmark, read_rows
+from mmrl.evaluate.benchmark import columns_of, load_benchmark, read_rows
+from mmrl.evaluate.numbers import Question
+from mmrl.evaluate.result import outcome_of
 from mmrl.scoring.router import Router
 
 
@@ -97,3 +99,11 @@ def test_answers_are_made_letters_and_boxes(files):
     assert [sample.answer for sample in read("ai2d", files)[2]] == ["A", "B", "C"]
     assert read("mathvista", files)[2][0].answer == "B"
     assert read("refcoco", files)[2][0].answer == [10.5, 10, 40, 30]
+
+
+@pytest.mark.parametrize(("name", "score"), [("hallusion_bench", 2 / 3), ("hallusion_bench_qacc", 0.0)])
+def test_a_question_of_hallusion_bench_counts_if_it_is_right_on_every_figure(files, name, score):
+    benchmark, _, samples = read(name, files)
+    questions = [Question(s.sample_id, (float(n != 1),), 0, columns_of(s)) for n, s in enumerate(samples)]
+    numbers = outcome_of(benchmark, questions, budgets={}).numbers
+    assert numbers is not None and numbers.score == pytest.approx(score)
