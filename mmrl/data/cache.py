@@ -250,8 +250,8 @@ class PixelCache:
         ref = request.job.ref
         if not isinstance(ref.source, np.ndarray) and self.hashes.of_medium(ref) != request.source:
             raise MediaError(source_name(ref), "changed while it was being opened")
-        self._unsynced.add(request.path.parent)
         self._metrics.bytes_written += write_entry(request.path, _stored(request, opened))
+        self._unsynced.add(request.path.parent)  # now that it exists: any thread may sync it
         return _media_entry(request, self._read(request))
 
     def _read(self, request: Request) -> StoredEntry:
