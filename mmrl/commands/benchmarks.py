@@ -93,5 +93,42 @@ def compare(
     raise typer.Exit(compare_command(CompareRequest(a, b, split_names(tasks), out, anyway)))
 
 
+@benchmarks_app.command(
+    "export-results",
+    epilog=example("mmrl export-results results/tuned logs --format lmms-eval --root /data"),
+)
+def export_results(
+    results: Annotated[Path, typer.Argument(help="Folder of results (mmrl evaluate --out)")],
+    out: Annotated[Path, typer.Argument(help="Folder to write")],
+    format_: Annotated[Literal["lmms-eval", "vlmevalkit"], typer.Option("--format", help="Whose files.")],
+    root: Annotated[Path, typer.Option(help="Folder that the task files' paths start from.")] = Path("benchmarks"),
+    tasks: Annotated[str, typer.Option(help="Benchmarks, or paths of task files; default: all of RESULTS.")] = "",
+) -> None:
+    """Write answers and numbers as the files of lmms-eval or VLMEvalKit."""
+    from mmrl.commands.exchange import ExportRequest, export_command
+
+    raise typer.Exit(export_command(ExportRequest(results, format_, root, out, split_names(tasks))))
+
+
+@benchmarks_app.command(
+    "import-results", epilog=example("mmrl import-results 20250101_samples_mmstar.jsonl results/theirs --task mmstar")
+)
+def import_results(
+    file: Annotated[Path, typer.Argument(help="Sample log of lmms-eval (.jsonl), or predictions of VLMEvalKit (.tsv)")],
+    out: Annotated[Path, typer.Argument(help="Folder of results to write")],
+    task: Annotated[str, typer.Option(help="Benchmark, or path of a task file.")],
+    root: Annotated[Path, typer.Option(help="Folder that the task file's paths start from.")] = Path("benchmarks"),
+    key: Annotated[
+        str | None, typer.Option(help="Field that says which question a row is; default: key, doc_id (.tsv: index).")
+    ] = None,
+    model: Annotated[str, typer.Option(help="Whose answers these are; default: the file's name.")] = "",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first rows of the benchmark were asked.")] = None,
+) -> None:
+    """Score the answers that lmms-eval or VLMEvalKit stored, by the benchmark's own rewards."""
+    from mmrl.commands.exchange import ImportRequest, import_command
+
+    raise typer.Exit(import_command(ImportRequest(file, task, root, out, key, model, limit)))
+
+
 def split_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
