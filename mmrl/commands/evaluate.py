@@ -25,7 +25,7 @@ from mmrl.evaluate.ahead import Openers
 from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, read_rows
 from mmrl.evaluate.flight import BatchFlight, Flight, JoiningFlight
 from mmrl.evaluate.progress import EvaluationProgress
-from mmrl.evaluate.records import Record, RecordFile
+from mmrl.evaluate.records import EXTENT, Record, RecordFile
 from mmrl.evaluate.result import (
     Outcome,
     outcome_of,
@@ -264,7 +264,8 @@ def _answered_samples(plan: _Plan) -> dict[str, Sample]:
         if (records := plan.answers.get(sample.sample_id)) is not None:
             stored = records[0]
             if stored.answer is not None:
-                sample = replace(sample, answer=stored.answer, answer_space=stored.answer_space)
+                columns = {**sample.columns, EXTENT: stored.answer_extent}
+                sample = replace(sample, answer=stored.answer, answer_space=stored.answer_space, columns=columns)
             found[sample.sample_id] = sample
     return found
 

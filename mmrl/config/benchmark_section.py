@@ -53,6 +53,12 @@ class AverageSection(Section):
         default=(), description="rows with the same values of these columns are one, worth what the worst of them is"
     )
 
+    shares: str | None = Field(
+        default=None,
+        description="column that maps names to counts ({tables: 6, baseline: 1}): the mean over the names of what all "
+        "rows' values of this name are worth together, each counted so often; the first part returns them by name",
+    )
+
     @property
     def group_columns(self) -> tuple[str, ...]:
         return (self.groups,) if isinstance(self.groups, str) else self.groups
@@ -75,7 +81,7 @@ class BenchmarkSection(Section):
     answers: AnswerSection = Field(default_factory=AnswerSection, description="how answers are drawn")
     report: tuple[str, ...] = Field(default=(), description="columns by whose values scores are reported, too")
     average: Literal["rows"] | AverageSection = Field(
-        default="rows", description="the score: mean over rows, or by `groups` and `all_of`"
+        default="rows", description="the score: mean over rows, or by `groups` and `all_of`, or by `shares`"
     )
     cluster: str | None = Field(
         default=None,

@@ -59,9 +59,25 @@ class Numbers:
     best_of: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """A question is worth several things: those that its `column` maps to counts. part: of the score, whose further
+    values, `part.name`, say how much of each is right.
+    """
+
+    column: str
+    part: str
+
+    def of(self, question: Question) -> list[tuple[str, int, float]]:
+        """Name, count and share of each; what has no value is worth 0."""
+        counts = question.columns.get(self.column) or {}
+        return [(name, count, _part_mean(question, f"{self.part}.{name}")) for name, count in counts.items() if count]
+
+
 def numbers_of(
     questions: Sequence[Question],
     *,
+    shares: Shares | None = None,
     groups: str | Sequence[str] | None = None,
     all_of: Sequence[str] = (),
     cluster: str | None = None,
@@ -70,7 +86,8 @@ def numbers_of(
     """groups: a column, or several, the coarsest first; the score is the mean over the values of the first of the
     means over the values of the next within it, and so on down to the rows. all_of: rows with the same values of these
     columns are one, worth what the worst of them is. cluster: rows of one value are drawn together when resampling,
-    for they are not independent.
+    for they are not independent. shares: the score is the mean over the names that these give of the share that is
+    right of all that the questions count under the name.
 
     >>> three = [Question(str(n), (float(n > 0),), 0, {"kind": "ab"[n % 2]}) for n in range(3)]
     >>> round(numbers_of(three).score, 4), numbers_of(three, groups="kind").score
@@ -86,12 +103,16 @@ def numbers_of(
     values_U = np.array([min(question.value for question in unit) for unit in units])
     levels_U = [_codes([_cells(q, groups[:depth]) for q in firsts]) for depth in range(len(groups) + 1)]
     cluster_U = _codes([_cell(q, cluster) for q in firsts]) if cluster else np.arange(len(units))
-    low, high = interval(values_U, levels_U=levels_U, cluster_U=cluster_U, seed=seed)
+    times_U = np.ones(len(units))
+    if shares is not None:
+        values_U, levels_U, times_U, place_U = _by_share(questions, shares)
+        cluster_U = cluster_U[place_U]
+    low, high = interval(values_U, levels_U=levels_U, cluster_U=cluster_U, seed=seed, times_U=times_U)
     failed = sum(not question.scores for question in questions)
     scored = sum(bool(q.scores) and not any(map(math.isnan, q.scores)) for q in questions)
     several = any(len(question.scores) > 1 for question in questions)
     return Numbers(
-        score=_mean_of_means(values_U, np.ones(len(units)), levels_U),
+        score=_mean_of_means(values_U, times_U, levels_U),
         low=low,
         high=high,
         n_total=len(questions),
@@ -105,23 +126,68 @@ def numbers_of(
 
 
 def interval(
-    values_U: np.ndarray, *, levels_U: Sequence[np.ndarray], cluster_U: np.ndarray, seed: int
+    values_U: np.ndarray,
+    *,
+    levels_U: Sequence[np.ndarray],
+    cluster_U: np.ndarray,
+    seed: int,
+    times_U: np.ndarray | float = 1.0,
 ) -> tuple[float, float]:
-    """The 2.5% and 97.5% quantiles of the score over bootstrap resamples of whole clusters."""
+    """The 2.5% and 97.5% quantiles of the score over bootstrap resamples of whole clusters.
+
+    times_U: how often each unit counts.
+    """
     draws = np.random.default_rng(seed)
     count = int(cluster_U.max()) + 1
     scores = []
     for _ in range(RESAMPLES):
         times_C = np.bincount(draws.integers(0, count, size=count), minlength=count)
-        scores.append(_mean_of_means(values_U, times_C[cluster_U].astype(float), levels_U))
+        scores.append(_mean_of_means(values_U, times_C[cluster_U] * times_U, levels_U))
     low, high = np.nanquantile(scores, (0.025, 0.975)).tolist()
     return low, high
 
 
+def _by_share(
+    questions: Sequence[Question], shares: Shares
+) -> tuple[np.ndarray, list[np.ndarray], np.ndarray, np.ndarray]:
+    """Values, levels, counts and the question's number of every name of every question."""
+    entries = [(place, *entry) for place, question in enumerate(questions) for entry in shares.of(question)]
+    places, names, counts, values = zip(*entries, strict=True)
+    levels = [np.zeros(len(entries), dtype=int), _codes(names)]
+    return np.array(values), levels, np.array(counts, dtype=float), np.array(places)
+
+
 def part_means(questions: Sequence[Question]) -> dict[str, float]:
     """The mean of every part of the score over questions and their answers; what has no value counts 0."""
-    names = dict.fromkeys(name for question in questions for answer in question.parts for name in answer)
+    names = [name for name in _named(questions) if not _is_measure(name, questions)]
     return {name: math.fsum(_part_mean(question, name) for question in questions) / len(questions) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a part returns beside its score, such as a distance: the mean over the n answers for which it does."""
+
+    mean: float
+    n: int
+
+
+def measures_of(questions: Sequence[Question]) -> dict[str, Measure]:
+    """By `part.name`. An answer without the value, such as a plan that cannot be read, has no distance, not 0."""
+    found = {}
+    for name in _named(questions):
+        if _is_measure(name, questions):
+            values = [answer[name] for question in questions for answer in question.parts if name in answer]
+            found[name] = Measure(math.fsum(values) / len(values), len(values))
+    return found
+
+
+def _named(questions: Sequence[Question]) -> dict[str, None]:
+    return dict.fromkeys(name for question in questions for answer in question.parts for name in answer)
+
+
+def _is_measure(name: str, questions: Sequence[Question]) -> bool:
+    """Whether it is named after a part that has a value of its own."""
+    return any(name.startswith(f"{part}.") for part in _named(questions))
 
 
 def _part_mean(question: Question, name: str) -> float:

@@ -19,6 +19,7 @@ from mmrl.errors import DataError
 
 Status = Literal["ok", "truncated", "error", "media_error", "timeout"]
 SAMPLES = "samples.jsonl"
+EXTENT = "answer_extent"  # the column in which the framework says it to rewards
 FAILED: tuple[Status, ...] = ("error", "media_error", "timeout")
 
 
@@ -28,6 +29,7 @@ class Record:
 
     status: truncated: cut at the longest answer, and scored as it is; error, media_error, timeout: there is no answer,
     and `reason` says why. answer, answer_space: the dataset's, as it was compared, in the model's space.
+    answer_extent: width and height of the picture there.
     """
 
     task_hash: str
@@ -39,6 +41,7 @@ class Record:
     reason: str = ""
     answer: Any = None
     answer_space: str | None = None
+    answer_extent: Any = None
 
     @property
     def is_failed(self) -> bool:

@@ -15,7 +15,7 @@ from mmrl.config.benchmark_section import AverageSection, BenchmarkSection
 from mmrl.config.schema import BudgetClass
 from mmrl.errors import DataError
 from mmrl.evaluate.benchmark import Benchmark, Rows, columns_of
-from mmrl.evaluate.numbers import Numbers, Question, by_value, numbers_of, part_means
+from mmrl.evaluate.numbers import Measure, Numbers, Question, Shares, by_value, measures_of, numbers_of, part_means
 from mmrl.evaluate.records import Record
 from mmrl.evaluate.runner import Score
 
@@ -42,6 +42,7 @@ class Stored:
 @dataclass(frozen=True)
 class Outcome:
     """One benchmark's numbers, or why there are none. parts: means by name. groups: column -> value -> numbers.
+    measures: what parts return beside their scores.
 
     budgets: of the classes that its media have, as they were opened. stored: in place of numbers, where answers were
     only stored.
@@ -51,6 +52,7 @@ class Outcome:
     numbers: Numbers | None = None
     parts: Mapping[str, float] | None = None
     groups: Mapping[str, Mapping[str, Numbers]] | None = None
+    measures: Mapping[str, Measure] = field(default_factory=dict)
     problem: str = ""
     budgets: Mapping[str, BudgetClass] = field(default_factory=dict)
     stored: Stored | None = None
@@ -70,13 +72,17 @@ def stored_of(records: Mapping[str, Sequence[Record]]) -> Stored:
 def outcome_of(benchmark: Benchmark, questions: Sequence[Question], *, budgets: Mapping[str, BudgetClass]) -> Outcome:
     section = benchmark.section
     average = AverageSection() if section.average == "rows" else section.average
-    alike = {"all_of": average.all_of_columns, "cluster": section.cluster}
+    alike: dict[str, Any] = {"all_of": average.all_of_columns, "cluster": section.cluster}
+    if average.shares is not None:
+        first = next(iter(benchmark.parts.values()))[0]
+        alike["shares"] = Shares(average.shares, first.name or first.reward)
     total = numbers_of(questions, groups=average.group_columns, **alike)
     found = {
         column: {value: numbers_of(part, **alike) for value, part in by_value(questions, column).items()}
         for column in section.report
     }
-    return Outcome(benchmark, total, part_means(questions), found, budgets=budgets)
+    parts, measures = part_means(questions), measures_of(questions)
+    return Outcome(benchmark, total, parts, found, measures=measures, budgets=budgets)
 
 
 def question_of(
@@ -157,7 +163,8 @@ def _json(outcome: Outcome) -> dict[str, Any]:
     if outcome.numbers is None:
         return {**row, "problem": outcome.problem}
     groups = {c: {v: asdict(n) for v, n in of.items()} for c, of in (outcome.groups or {}).items()}
-    return {**row, **asdict(outcome.numbers), "parts": outcome.parts, "groups": groups}
+    measures = {name: asdict(measure) for name, measure in outcome.measures.items()}
+    return {**row, **asdict(outcome.numbers), "parts": outcome.parts, "measures": measures, "groups": groups}
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:

@@ -25,7 +25,7 @@ from mmrl.data.sample import Sample
 from mmrl.evaluate.ahead import Openers, Ready, questions
 from mmrl.evaluate.benchmark import Benchmark
 from mmrl.evaluate.flight import Answered, Failure, Flight, Reply
-from mmrl.evaluate.records import Record, RecordFile, Status
+from mmrl.evaluate.records import EXTENT, Record, RecordFile, Status
 from mmrl.models.families import FamilyProcessor
 from mmrl.rollout.sampling import derive_seed
 from mmrl.rollout.types import Request
@@ -274,4 +274,5 @@ def _record(job: Job, sample: Sample, repeat: int, reply: Reply) -> Record:
         num_tokens=reply.num_tokens,
         answer=sample.answer if is_place else None,
         answer_space=sample.answer_space if is_place else None,
+        answer_extent=sample.columns.get(EXTENT) if is_place else None,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from makers.benchmark_files import ROWS, picture, write_jsonl, write_parquet
-from makers.media import picture_bytes
+from makers.media import picture_bytes, write_pdf
 from makers.recipe_rows import prepared
 from makers.robots import write_robot_folder
 
@@ -59,6 +59,19 @@ def _ocrbench(root: Path) -> None:
         for n, (name, kind) in enumerate((*kinds, kinds[0]))
     ]
     write_parquet(root / "OCRBench" / "test-00000-of-00001.parquet", rows)
+
+
+def _olmocr_bench(root: Path) -> None:
+    folder = root / "olmOCR-bench"
+    (folder / "bench_data" / "pdfs").mkdir(parents=True)
+    tests = []
+    for n in range(ROWS):
+        write_pdf(folder / "bench_data" / "pdfs" / f"{n}.pdf", pages=1)
+        place = {"pdf": f"{n}.pdf", "page": 1, "checked": "verified", "url": None}
+        tests += [{**place, "id": f"{n}_{k}", "type": "present", "text": f"text {k}"} for k in range(n + 1)]
+    source = folder / "bench_data" / "multi_column.jsonl"
+    write_jsonl(source, tests)
+    prepared("olmocr_bench", source, folder / "rows.jsonl", pdfs=source.parent / "pdfs", by_file=True)
 
 
 def _drivelm(root: Path) -> None:
@@ -167,6 +180,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "screenspot_v2_shares": lambda root: _screenspot(root, "ScreenSpot_v2"),
     "osworld_g": _osworld_g,
     "ocrbench": _ocrbench,
+    "olmocr_bench": _olmocr_bench,
     "drivelm": _drivelm,
     "nuscenes_open_loop": _nuscenes,
     "navsim_pdms": _navsim,

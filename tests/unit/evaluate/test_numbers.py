@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmrl.evaluate.numbers import Question, by_value, interval, numbers_of, part_means
+from mmrl.evaluate.numbers import Measure, Question, Shares, by_value, interval, measures_of, numbers_of, part_means
 
 
 def question(key: str, *scores: float, truncated: int = 0, **columns: object) -> Question:
@@ -96,3 +96,28 @@ def test_parts_and_values_of_columns():
     assert part_means(rows) == {"iou": 0.25}
     assert list(by_value(rows, "kind")) == ["['x', 'y']"]
     assert list(by_value(rows, "other")) == ["None"]
+
+
+def page(key: str, counts: dict[str, int], **shares: float) -> Question:
+    """A page whose tests are of several files, with the share that passes of each."""
+    return Question(
+        key, (0.5,), 0, {"counts": counts}, ({"page_tests": 0.5} | {f"page_tests.{n}": v for n, v in shares.items()},)
+    )
+
+
+def test_tests_count_by_their_file_however_they_lie_on_pages():
+    """6 of 8 tests of one file, 1 of 2 of the other: (0.75 + 0.5) / 2. A page without an answer passes none."""
+    pages = [page("a", {"tables": 6, "baseline": 1}, tables=1.0, baseline=1.0), page("b", {"tables": 2, "baseline": 1})]
+    assert numbers_of(pages, shares=Shares("counts", "page_tests")).score == 0.625
+    failed = Question("c", (), 0, {"counts": {"tables": 4}})
+    numbers = numbers_of([*pages, failed], shares=Shares("counts", "page_tests"))
+    assert (numbers.score, numbers.n_total, numbers.n_failed) == (0.5, 3, 1)
+    assert numbers.low <= 0.5 <= numbers.high
+
+
+def test_a_plan_that_cannot_be_read_has_no_distance():
+    """Fault: a missing distance that counts as 0 makes the mean better."""
+    read = Question("a", (1.0,), 0, {}, ({"plan": 1.0, "plan.l2": 0.5},))
+    unread = Question("b", (0.0,), 0, {}, ({"plan": 0.0},))
+    assert part_means([read, unread]) == {"plan": 0.5}
+    assert measures_of([read, unread]) == {"plan.l2": Measure(0.5, 1)}
