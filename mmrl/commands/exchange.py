@@ -123,7 +123,7 @@ def import_command(request: ImportRequest) -> int:
         asked = [(key, answer) for key, answer in found.items() if answer.texts]
         scored = router.score([(samples[key], answer.texts) for key, answer in asked])
         scores = {
-            (key, repeat): Score(value, scored.breakdown_of(index, repeat))
+            (key, repeat): Score(value, scored.breakdown_of(index, repeat), scored.is_unread(index, repeat))
             for index, (key, _) in enumerate(asked)
             for repeat, value in enumerate(scored.task_scores[index])
         }

@@ -138,7 +138,8 @@ def _answer(benchmark: Benchmark, run: Runtime, prepared: Sequence[Prepared], re
             for repeat, completion in enumerate(group.completions)
         ]
         for repeat, value in enumerate(rolled.scores.task_scores[index]):
-            scores[key, repeat] = Score(value, rolled.scores.breakdown_of(index, repeat))
+            read = rolled.scores
+            scores[key, repeat] = Score(value, read.breakdown_of(index, repeat), read.is_unread(index, repeat))
 
 
 def _refusal(run: Runtime, request: Request) -> str | None:
@@ -174,5 +175,6 @@ def _metrics(outcome: Outcome) -> dict[str, float]:
         f"{prefix}/n": float(numbers.n_total),
         f"{prefix}/failed": float(numbers.n_failed),
         f"{prefix}/unscored": float(numbers.n_unscored),
+        f"{prefix}/unparsed": float(numbers.n_unparsed),
         f"{prefix}/truncated": float(numbers.n_truncated),
     }

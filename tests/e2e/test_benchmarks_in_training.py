@@ -118,7 +118,8 @@ def test_questions_that_cannot_be_asked_count_as_failed_and_stop_nothing(files, 
     assert train(config) == 0
     [row] = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines() if "eval/" in line]
     assert (row["eval/screenspot_pro/n"], row["eval/screenspot_pro/failed"]) == (ROWS, 2)
-    assert (row["eval/signs/n"], row["eval/signs/failed"], row["eval/signs/score"]) == (ROWS, ROWS, 0.0)
+    counts = {name: row[f"eval/signs/{name}"] for name in ("n", "failed", "unscored", "unparsed", "truncated", "score")}
+    assert counts == {"n": ROWS, "failed": ROWS, "unscored": 0, "unparsed": 0, "truncated": 0, "score": 0}
     answers = folder / "evaluations" / "step-000001" / "signs" / "samples.jsonl"
     assert all("rollout.max_batch_tokens" in json.loads(line)["reason"] for line in answers.read_text().splitlines())
 
