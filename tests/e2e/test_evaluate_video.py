@@ -5,12 +5,14 @@ import json
 from pathlib import Path
 
 import pytest
-from makers.benchmarks_video import answered_row, choice_rows, easyvideo_r1_file
+from makers.benchmarks_video import answered_row, choice_rows, easyvideo_r1_file, mlvu_file
 from makers.command import mmrl
 from makers.tiny_models import tiny_model_dir
 
 from mmrl.evaluate.benchmark import load_benchmark
 from mmrl.evaluate.records import Record
+
+parquet = pytest.importorskip("pyarrow.parquet")
 
 
 def scored(tmp_path: Path, task: str, answers: list[str | None], code: int = 0, **places: object) -> dict:
@@ -35,6 +37,9 @@ def scored(tmp_path: Path, task: str, answers: list[str | None], code: int = 0, 
 def key_names(root: Path, task: str) -> list[str]:
     """Ids of the rows of a task's file: their problem_id, or where the task file maps none, their place."""
     path = root / load_benchmark(task).section.data.path
+    if path.suffix == ".parquet":
+        [file] = path.parent.glob(path.name)
+        return [f"{path.stem}:{n + 1}" for n in range(parquet.read_metadata(file).num_rows)]
     text = path.read_text()
     rows = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
     if path.suffix == ".jsonl":
@@ -145,3 +150,10 @@ def test_letters_are_those_of_the_rows_options(tmp_path):
     easyvideo_r1_file("mlvu-test.json", "MLVU_Test", *choice_rows(6, 4, 11))(tmp_path)
     found = scored(tmp_path, "mlvu_test_rows", ["F", "F", "K. ink"])
     assert found["score"] == pytest.approx(2 / 3)
+
+
+def test_mlvu_is_the_mean_of_its_tasks(tmp_path):
+    rows = [("plotQA", "A"), ("plotQA", "B"), ("plotQA", "C"), ("plotQA", "D"), ("count", "B")]
+    mlvu_file("MLVU_dev", *rows)(tmp_path)
+    found = scored(tmp_path, "mlvu_dev", ["A", "(B) a ball", "D)", "The answer is A.", "B"])
+    assert found["score"] == pytest.approx((2 / 4 + 1) / 2)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from makers.benchmark_files import ROWS, write_jsonl
+from makers.benchmark_files import ROWS, write_jsonl, write_parquet
 from makers.clips import ClipSpec, write_clip
 from makers.media import picture_bytes
 
@@ -58,6 +58,54 @@ def _with(rows: list[dict[str, Any]], column: str, *values: Any) -> list[dict[st
     return [{**row, column: value} for row, value in zip(rows, values, strict=True)]
 
 
+def mlvu_file(part: str, *answers: tuple[str, str]) -> Callable[[Path], None]:
+    """A writer of MLVU's rows, one for each task and right letter."""
+
+    def write(root: Path) -> None:
+        rows = []
+        for n, (task, letter) in enumerate(answers):
+            _clip_at(root / part / "videos" / f"{n}.mp4")
+            question = "What falls?\n(A) a cup\n(B) a ball\n(C) a cat\n(D) a hat"
+            rows.append({"video_name": f"{n}.mp4", "question": question, "answer": letter, "task_type": task})
+        write_parquet(root / part / "test-00000-of-00001.parquet", rows)
+
+    return write
+
+
+def _tempcompass(root: Path, kind: str, question: str, *answers: str) -> None:
+    rows = []
+    for n, answer in enumerate(answers):
+        _clip_at(root / "TempCompass" / "videos" / f"{n}.mp4")
+        rows.append({"video_id": str(n), "question": question, "answer": answer, "dim": "action"})
+    write_parquet(root / "TempCompass" / kind / "test-00000-of-00001.parquet", rows)
+
+
+def _tempcompass_choice(root: Path) -> None:
+    _tempcompass(root, "multi-choice", "What falls?\nA. a cup\nB. a ball", "A. a cup", "B. a ball", "A. a cup")
+
+
+def _tempcompass_yes_no(root: Path) -> None:
+    _tempcompass(root, "yes_no", "Does a cup fall?", "yes", "no", "yes")
+
+
+def _nextgqa(root: Path) -> None:
+    lines = ["video_id,frame_count,width,height,question,answer,qid,type,a0,a1,a2,a3,a4"]
+    for n in range(ROWS):
+        _clip_at(root / "NExT-GQA" / "videos" / f"{n}.mp4")
+        lines.append(f"{n},10,80,48,what falls at the start,snow,{n},TC,a cup,a ball,snow,rain,a hat")
+    (root / "NExT-GQA" / "test.csv").write_text("\n".join(lines) + "\n")
+
+
+def _tvgbench(root: Path) -> None:
+    rows = []
+    for n in range(ROWS):
+        _clip_at(root / "TVGBench" / "videos" / f"{n}.mp4")
+        facts = {"start": None, "end": None, "duration": 1.0, "qsemtype": "Human Pose", "source": "made"}
+        path = f"./dataset/timer1/videos/tvgbench_data/{n}.mp4"
+        rows.append({"path": path, "question": "a cup falls.", "answer": "0.1-0.9", **facts})
+    (root / "TVGBench" / "tvgbench.json").write_text(json.dumps(rows))
+
+
 FOUR, SIX = choice_rows(4, 4, 4), choice_rows(6, 6, 6)
 
 _SPAN = '<think>{"time": [0.2, 0.8], "boxes": {}}</think><[PLHD21_never_used_51bce0c785ca2f68081bfa7d91973934]>'
@@ -104,7 +152,9 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "longvideobench": easyvideo_r1_file("longvideobench.json", "LongVideoBench", *choice_rows(5, 4, 3)),
     "lvbench": easyvideo_r1_file("lvbench.json", "LVBench", *FOUR),
     "minerva": easyvideo_r1_file("minerva.json", "Minderva", *choice_rows(5, 5, 5)),
+    "mlvu_dev": mlvu_file("MLVU_dev", ("plotQA", "A"), ("count", "B"), ("plotQA", "C")),
     "mlvu_dev_rows": easyvideo_r1_file("mlvu-dev.json", "MLVU_dev/MLVU_dev", *FOUR),
+    "mlvu_test": mlvu_file("MLVU_Test", ("plotQA", "A"), ("tutorialQA", "F"), ("order", "C")),
     "mlvu_test_rows": easyvideo_r1_file("mlvu-test.json", "MLVU_Test", *SIX),
     "mmvu_mc": easyvideo_r1_file("mmvu-all.json", "MMVU", *choice_rows(5, 5), _OPEN, *choice_rows(5)),
     "motionbench": easyvideo_r1_file(
@@ -113,12 +163,16 @@ WRITERS: dict[str, Callable[[Path], None]] = {
         *choice_rows(4, 3, 1, original_question_type="Camera Motion"),
     ),
     "mvbench": easyvideo_r1_file("mvbench.json", "MVBench", *choice_rows(4, 3, 2)),
+    "nextgqa_choice": _nextgqa,
     "odvbench": easyvideo_r1_file("odvbench.json", "ODV-Bench/clips", *_ODV),
     "ovobench": easyvideo_r1_file("ovobench.json", "OVO-Bench/chunked_videos", *_OVO),
     "stvg": easyvideo_r1_file(
         "stvg.json", "ST-Align-Benchmark", *[answered_row(tube, "spatial-temporal grounding") for tube in _TUBES]
     ),
     "tempcompass": easyvideo_r1_file("tempcompass.json", "TempCompass", *choice_rows(4, 2, 3)),
+    "tempcompass_choice": _tempcompass_choice,
+    "tempcompass_yes_no": _tempcompass_yes_no,
+    "tvgbench": _tvgbench,
     "vcrbench_mc": easyvideo_r1_file("vcrbench.json", "VCR-Bench/v1/videos", _OPEN, *choice_rows(4, 5, 3)),
     "video_holmes": easyvideo_r1_file("holmes.json", "Video-Holmes", *SIX),
     "videomathqa_binary": easyvideo_r1_file("videomathqa.jsonl", "VideoMathQA", *_MATH),
