@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,11 +82,12 @@ class EvaluateRequest:
 
 @dataclass
 class _Plan:
-    """A benchmark that can run: its rows, what is known of it, what is to be asked. answers: by key, stored before."""
+    """A benchmark that can run. answers: stored before, by key. failed: the records of rows whose medium is not there."""
 
     job: Job
     rows: Rows
     answers: dict[str, list[Record]]
+    failed: dict[str, list[Record]]
 
 
 def evaluate_command(request: EvaluateRequest) -> int:
@@ -194,10 +195,8 @@ def _plan(
     if not request.predict_only:
         for key in _uncompared(rows, known, router):
             del known[key]
-    for row in rows.failed:
-        key = row.sample_id or row.where
-        known.setdefault(key, [Record(benchmark.hash, key, 0, "media_error", reason=row.reason)])
-    records.keep(known)
+    failed = {key: [Record(benchmark.hash, key, 0, "media_error", reason=why)] for key, why in _absent(rows)}
+    records.keep({**failed, **known})  # what was answered stays, though it is not asked this time
     keys = [rows.samples[index].sample_id for index in range(len(rows.samples))]
     job = Job(
         benchmark=benchmark,
@@ -210,7 +209,12 @@ def _plan(
     )
     if request.rescore and job.todo:
         raise ConfigError(f"--rescore: {len(job.todo)} of {rows.size} questions have no stored answer in {folder}")
-    return _Plan(job, rows, known)
+    return _Plan(job, rows, {key: known[key] for key in keys if key in known}, failed)
+
+
+def _absent(rows: Rows) -> Iterator[tuple[str, str]]:
+    """Key and reason of the rows whose medium is not there."""
+    return ((row.sample_id or row.where, row.reason) for row in rows.failed)
 
 
 def _uncompared(rows: Rows, known: Mapping[str, Sequence[Record]], router: Router) -> list[str]:
@@ -302,7 +306,8 @@ def _open_flight(
 
 def _finished(plan: _Plan, out: Path) -> Outcome:
     """The numbers of a benchmark whose questions all have records."""
-    job, records = plan.job, plan.job.records.read()
+    job, stored = plan.job, plan.job.records.read()
+    records = {sample.sample_id: stored[sample.sample_id] for sample in plan.rows.samples} | plan.failed
     if not job.is_scored:
         budgets = budgets_of(job.samples, job.preparer.config)
         return Outcome(job.benchmark, budgets=budgets, stored=stored_of(records))

@@ -8,16 +8,8 @@ from typing import Any, Protocol
 
 from mmrl.data.sample import Sample
 from mmrl.errors import EngineError
+from mmrl.evaluate.records import Reply
 from mmrl.rollout.types import Engine, Group, Request
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer of an engine. is_cut: it ended at its longest length."""
-
-    text: str
-    is_cut: bool
-    num_tokens: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,5 +132,5 @@ class JoiningFlight:
 
 
 def _answered(group: Group) -> Answered:
-    replies = (Reply(c.text, c.finish_reason == "length", len(c.ids)) for c in group.completions)
+    replies = map(Reply.of, group.completions)
     return Answered(group.request, tuple(replies))

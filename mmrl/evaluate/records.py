@@ -15,12 +15,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from mmrl.data.sample import Sample
 from mmrl.errors import DataError
+from mmrl.rollout.types import Completion
 
 Status = Literal["ok", "truncated", "error", "media_error", "timeout"]
 SAMPLES = "samples.jsonl"
 EXTENT = "answer_extent"  # the column in which the framework says it to rewards
 FAILED: tuple[Status, ...] = ("error", "media_error", "timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer of an engine. is_cut: it ended at its longest length."""
+
+    text: str
+    is_cut: bool
+    num_tokens: int
+
+    @classmethod
+    def of(cls, completion: Completion) -> Reply:
+        return cls(completion.text, completion.finish_reason == "length", len(completion.ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +57,21 @@ class Record:
     answer: Any = None
     answer_space: str | None = None
     answer_extent: Any = None
+
+    @classmethod
+    def of(cls, task_hash: str, sample: Sample, repeat: int, reply: Reply, *, is_place: bool) -> Record:
+        """Of an answer. sample: as it was asked. is_place: its answer is a place, in the model's space by now."""
+        return cls(
+            task_hash,
+            sample.sample_id,
+            repeat,
+            "truncated" if reply.is_cut else "ok",
+            completion=reply.text,
+            num_tokens=reply.num_tokens,
+            answer=sample.answer if is_place else None,
+            answer_space=sample.answer_space if is_place else None,
+            answer_extent=sample.columns.get(EXTENT) if is_place else None,
+        )
 
     @property
     def is_failed(self) -> bool:

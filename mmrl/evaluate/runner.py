@@ -24,8 +24,8 @@ from mmrl.data.rendered import RenderedPrompt
 from mmrl.data.sample import Sample
 from mmrl.evaluate.ahead import Openers, Ready, questions
 from mmrl.evaluate.benchmark import Benchmark
-from mmrl.evaluate.flight import Answered, Failure, Flight, Reply
-from mmrl.evaluate.records import EXTENT, Record, RecordFile, Status
+from mmrl.evaluate.flight import Answered, Failure, Flight
+from mmrl.evaluate.records import Record, RecordFile, Reply, Status
 from mmrl.models.families import FamilyProcessor
 from mmrl.rollout.sampling import derive_seed
 from mmrl.rollout.types import Request
@@ -174,7 +174,9 @@ class Runner:
         assert item.prepared is not None
         job, sample = self.jobs[item.job], item.prepared.sample
         replies = self._whole(ended.replies, item.prepared.prompt, job.preparer.processor)
-        job.records.append([_record(job, sample, n, reply) for n, reply in enumerate(replies)])
+        is_place = job.preparer.geometry_kind(sample.task) is not None
+        hash_ = job.benchmark.hash
+        job.records.append([Record.of(hash_, sample, n, reply, is_place=is_place) for n, reply in enumerate(replies)])
         if job.is_scored:
             self._scoring[item.job].add(sample, [reply.text for reply in replies])
         self._told(job)
@@ -261,18 +263,3 @@ def rescore(job: Job, samples: dict[str, Sample], records: dict[str, list[Record
         if not of_key[0].is_failed:
             scored.add(samples[key], [record.completion for record in of_key])
     scored.finish()
-
-
-def _record(job: Job, sample: Sample, repeat: int, reply: Reply) -> Record:
-    is_place = job.preparer.geometry_kind(sample.task) is not None
-    return Record(
-        job.benchmark.hash,
-        sample.sample_id,
-        repeat,
-        "truncated" if reply.is_cut else "ok",
-        completion=reply.text,
-        num_tokens=reply.num_tokens,
-        answer=sample.answer if is_place else None,
-        answer_space=sample.answer_space if is_place else None,
-        answer_extent=sample.columns.get(EXTENT) if is_place else None,
-    )

@@ -21,7 +21,8 @@ from mmrl.data.render import spoken
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError, JudgeError, MmrlError
-from mmrl.evaluate.flight import Answered, Failure, Reply
+from mmrl.evaluate.flight import Answered, Failure
+from mmrl.evaluate.records import Reply
 from mmrl.models.families import FamilyProcessor
 from mmrl.rollout.types import Request, Sampling
 from mmrl.scoring.judge.endpoint import Answer, Endpoint, Judge

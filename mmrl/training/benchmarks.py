@@ -11,7 +11,7 @@ from mmrl.data.prepare import Prepared
 from mmrl.data.skipped import SkippedLog
 from mmrl.errors import EngineError
 from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, read_rows
-from mmrl.evaluate.records import Record, write_records
+from mmrl.evaluate.records import Record, Reply, write_records
 from mmrl.evaluate.result import Outcome, outcome_of, questions_of, write_results, write_scores
 from mmrl.evaluate.runner import Score
 from mmrl.rollout.types import Request
@@ -125,16 +125,7 @@ def _answer(benchmark: Benchmark, run: Runtime, prepared: Sequence[Prepared], re
         key = item.sample.sample_id
         is_place = run.geometry_kind(item.sample.task) is not None
         records[key] = [
-            Record(
-                benchmark.hash,
-                key,
-                repeat,
-                "truncated" if completion.finish_reason == "length" else "ok",
-                completion=completion.text,
-                num_tokens=len(completion.ids),
-                answer=item.sample.answer if is_place else None,
-                answer_space=item.sample.answer_space if is_place else None,
-            )
+            Record.of(benchmark.hash, item.sample, repeat, Reply.of(completion), is_place=is_place)
             for repeat, completion in enumerate(group.completions)
         ]
         for repeat, value in enumerate(rolled.scores.task_scores[index]):

@@ -140,3 +140,16 @@ def test_several_answers_need_a_temperature_and_count_by_mean_and_best(files, tm
     assert row["best_of"] is not None and row["n_total"] == ROWS
     lines = (tmp_path / "out" / "mmstar" / "scores.jsonl").read_text().splitlines()
     assert [len(json.loads(line)["scores"]) for line in lines] == [3] * ROWS
+
+
+def test_fewer_rows_and_media_that_vanished_leave_stored_answers_alone(tmp_path):
+    files, out = write_benchmarks(tmp_path / "files", ["screenspot_pro"]), tmp_path / "out"
+    assert mmrl(*arguments(files, out, "screenspot_pro")).code == 0
+    stored = answers(out, "screenspot_pro")
+    assert mmrl(*arguments(files, out, "screenspot_pro"), "--limit", 1, "--rescore").code == 0
+    assert results(out)["benchmarks"]["screenspot_pro"]["n_total"] == 1
+    (files / "ScreenSpot-Pro" / "images" / "1.png").unlink()
+    assert mmrl(*arguments(files, out, "screenspot_pro"), "--rescore").code == 0
+    row = results(out)["benchmarks"]["screenspot_pro"]
+    assert (row["n_total"], row["n_failed"]) == (len(stored), 1)
+    assert answers(out, "screenspot_pro") == stored

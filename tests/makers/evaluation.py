@@ -16,8 +16,8 @@ from mmrl.data.prepare import Preparer
 from mmrl.data.sample import MediaPart, MediaRef, Message, Sample, TextPart
 from mmrl.data.skipped import SkippedLog
 from mmrl.evaluate.benchmark import TASK, Benchmark
-from mmrl.evaluate.flight import Answered, Failure, Reply
-from mmrl.evaluate.records import RecordFile
+from mmrl.evaluate.flight import Answered, Failure
+from mmrl.evaluate.records import RecordFile, Reply
 from mmrl.evaluate.runner import Job
 from mmrl.rollout.types import Request
 from mmrl.scoring.router import Router

@@ -11,7 +11,7 @@ from makers.media import write_picture
 from mmrl.config.schema import VideoSection
 from mmrl.data.sample import MediaRef
 from mmrl.evaluate.ahead import AHEAD, Openers, questions
-from mmrl.evaluate.flight import Reply
+from mmrl.evaluate.records import Reply
 from mmrl.evaluate.runner import Runner, _begins_thought
 
 
