@@ -82,7 +82,7 @@ class EvaluateRequest:
 
 @dataclass
 class _Plan:
-    """A benchmark that can run. answers: stored before, by key. failed: the records of rows whose medium is not there."""
+    """A benchmark that can run. answers: stored before, by key. failed: records of rows whose medium is not there."""
 
     job: Job
     rows: Rows
