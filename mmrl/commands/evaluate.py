@@ -22,7 +22,7 @@ from mmrl.data.sample import Sample
 from mmrl.data.skipped import SkippedLog
 from mmrl.errors import ConfigError, MmrlError
 from mmrl.evaluate.ahead import Openers
-from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, read_rows
+from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, open_router, read_rows
 from mmrl.evaluate.flight import BatchFlight, Flight, JoiningFlight
 from mmrl.evaluate.progress import EvaluationProgress
 from mmrl.evaluate.records import EXTENT, Record, RecordFile
@@ -183,11 +183,7 @@ def _plan(
         workers=request.workers,
     )
     rows = read_rows(benchmark, config, root=request.root, limit=request.limit, needs_answers=not request.predict_only)
-    router = stack.enter_context(Router(config.rewards, relative_to=benchmark.relative_to))
-    tasks = sorted(rows.samples.task_counts())
-    router.validate(tasks)
-    spaces = {"box_space": processor.box_space, "time_space": processor.time_space}
-    router.check_spaces({task: rows.samples.of_tasks([task])[0].answer_space for task in tasks}, **spaces)
+    router = stack.enter_context(open_router(benchmark, config, rows, processor))
     folder = request.out / benchmark.name
     folder.mkdir(exist_ok=True)
     records = RecordFile(folder / "samples.jsonl", task_hash=benchmark.hash, repeats=benchmark.section.answers.repeats)

@@ -27,6 +27,7 @@ from mmrl.config.schema import (
     RewardsSection,
     RunConfig,
 )
+from mmrl.data.budgets_of import resolve_budget
 from mmrl.data.made_columns import with_made
 from mmrl.data.many_files import open_files
 from mmrl.data.readers import SampleSet, card_reader, read_dataset
@@ -34,8 +35,10 @@ from mmrl.data.sample import Sample
 from mmrl.data.skipped import Skipped, SkippedLog
 from mmrl.data.source import source_name
 from mmrl.errors import ConfigError, DataError, did_you_mean
+from mmrl.models.families import FamilyProcessor
 from mmrl.plugins import shipped_dir
 from mmrl.rollout.types import Sampling
+from mmrl.scoring.router import Router
 
 TASK = "parts"
 
@@ -178,6 +181,22 @@ def read_rows(
 def columns_of(sample: Sample) -> dict[str, Any]:
     """What scores may be reported and grouped by: the row's other columns, and `media`, its first medium's place."""
     return {**sample.columns, "media": source_name(sample.media[0]) if sample.media else None}
+
+
+def open_router(benchmark: Benchmark, config: RunConfig, rows: Rows, processor: FamilyProcessor) -> Router:
+    """What scores a benchmark's answers; the caller closes it. Raises, before anything is generated, for a reward that
+    cannot run here, places without a space on both sides, and media without a budget class.
+    """
+    [dataset] = config.data.val
+    for sample in rows.samples.first_of_budgets().values():
+        for ref in sample.media:
+            resolve_budget(config, dataset, sample, ref)
+    tasks = rows.samples.task_counts()
+    router = Router(config.rewards, relative_to=benchmark.relative_to)
+    router.validate(sorted(tasks))
+    spaces = {"box_space": processor.box_space, "time_space": processor.time_space}
+    router.check_spaces({task: rows.samples.of_tasks([task])[0].answer_space for task in tasks}, **spaces)
+    return router
 
 
 def budgets_of(samples: Sequence[Sample], config: RunConfig) -> dict[str, BudgetClass]:

@@ -10,12 +10,11 @@ from pathlib import Path
 from mmrl.data.prepare import Prepared
 from mmrl.data.skipped import SkippedLog
 from mmrl.errors import EngineError
-from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, read_rows
+from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, open_router, read_rows
 from mmrl.evaluate.records import Record, Reply, write_records
 from mmrl.evaluate.result import Outcome, outcome_of, questions_of, write_results, write_scores
 from mmrl.evaluate.runner import Score
 from mmrl.rollout.types import Request
-from mmrl.scoring.router import Router
 from mmrl.training import distributed
 from mmrl.training.rollouts import RolloutSpec, generated, requests_for, scored
 from mmrl.training.run_folder import environment
@@ -54,14 +53,7 @@ def _open(run: Runtime, task: str, stack: ExitStack) -> OpenBenchmark:
     config = config.model_copy(update={"data": data, "seed": run.config.seed})
     assert section.root is not None, "checked with the configuration"
     rows = read_rows(benchmark, config, root=Path(section.root), limit=section.limit)
-    router = stack.enter_context(Router(config.rewards, relative_to=benchmark.relative_to))
-    tasks = sorted(rows.samples.task_counts())
-    router.validate(tasks)
-    router.check_spaces(
-        {name: rows.samples.of_tasks([name])[0].answer_space for name in tasks},
-        box_space=run.processor.box_space,
-        time_space=run.processor.time_space,
-    )
+    router = stack.enter_context(open_router(benchmark, config, rows, run.processor))
     return OpenBenchmark(benchmark, rows, replace(run, config=config, router=router))
 
 

@@ -13,6 +13,7 @@ from makers.command import mmrl
 from makers.tiny_models import tiny_model_dir
 
 from mmrl.evaluate.benchmark import load_benchmark, shipped_benchmarks
+from mmrl.plugins import shipped_dir
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +154,13 @@ def test_fewer_rows_and_media_that_vanished_leave_stored_answers_alone(tmp_path)
     row = results(out)["benchmarks"]["screenspot_pro"]
     assert (row["n_total"], row["n_failed"]) == (len(stored), 1)
     assert answers(out, "screenspot_pro") == stored
+
+
+def test_a_task_file_without_a_budget_for_its_media_stops_itself_alone(tmp_path):
+    files = write_benchmarks(tmp_path / "files", ["mmstar"])
+    text = (shipped_dir("datasets") / "benchmarks" / "mmstar.yaml").read_text()
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(text.replace("    placeholders: leading\n", "    placeholders: leading\n    modality: stars\n"))
+    said = mmrl(*arguments(files, tmp_path / "out", "mmstar", str(mine)))
+    assert said.code == 1 and said.line_with("mine: cannot run", "no budget class 'stars'")
+    assert results(tmp_path / "out")["benchmarks"]["mmstar"]["n_scored"] == ROWS
