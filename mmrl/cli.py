@@ -270,7 +270,7 @@ def runs(
 @app.command("list", epilog=example("mmrl list rewards", "mmrl list configs --json"))
 def list_(
     kind: Annotated[
-        Literal["rewards", "methods", "families", "tasks", "datasets", "readers", "configs", "sandbox"],
+        Literal["rewards", "methods", "families", "tasks", "datasets", "benchmarks", "readers", "configs", "sandbox"],
         typer.Argument(help="What to list"),
     ],
     as_json: AsJson = False,

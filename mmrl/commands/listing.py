@@ -79,6 +79,11 @@ def _datasets() -> Iterator[Listed]:
         yield Listed(path.parent.name, _first_comment(path), _shown(path))
 
 
+def _benchmarks() -> Iterator[Listed]:
+    for path in (shipped_dir("datasets") / "benchmarks").glob("*.yaml"):
+        yield Listed(path.stem, _first_comment(path), _shown(path))
+
+
 def _readers() -> Iterator[Listed]:
     from mmrl.data.video import READERS
 
@@ -120,6 +125,7 @@ KINDS: dict[str, Callable[[], Iterator[Listed]]] = {
     "families": _families,
     "tasks": _tasks,
     "datasets": _datasets,
+    "benchmarks": _benchmarks,
     "readers": _readers,
     "configs": _configs,
     "sandbox": _sandbox,

@@ -34,7 +34,7 @@ from mmrl.data.readers import SampleSet, card_reader, read_dataset
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import Skipped, SkippedLog
 from mmrl.data.source import source_name
-from mmrl.errors import ConfigError, DataError, did_you_mean
+from mmrl.errors import ConfigError, DataError, did_you_mean, known_names
 from mmrl.models.families import FamilyProcessor
 from mmrl.plugins import shipped_dir
 from mmrl.rollout.types import Sampling
@@ -132,7 +132,9 @@ def load_benchmark(name: str) -> Benchmark:
     path = Path(name) if is_path else shipped_dir("datasets") / "benchmarks" / f"{name}.yaml"
     if not path.is_file():
         known = shipped_benchmarks()
-        listed = f"shipped: {', '.join(known)}; a file of yours is named by its path"
+        listed = (
+            f"shipped: {known_names(known, listed_by='mmrl list benchmarks')}; a file of yours is named by its path"
+        )
         raise ConfigError(f"no benchmark {name!r}; {listed}{did_you_mean(name, known)}")
     return Benchmark(path.stem, read_section(path, BenchmarkSection), path.absolute().parent)
 
