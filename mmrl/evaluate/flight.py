@@ -50,60 +50,15 @@ class Flight(Protocol):
     def drop(self, request: Request) -> None: ...
 
 
-class BatchFlight:
-    """Over `Engine.generate`: a batch is decoded to its end before the next one starts. A request that is dropped is
-    decoded with the others, unless none of them is left.
-    """
+class SizedFlight:
+    """What flights of at most `size` requests share; `_count` is how many are under way."""
 
-    shows_thought = True
-
-    def __init__(self, engine: Engine, *, size: int) -> None:
-        self._engine, self._size = engine, size
-        self._waiting: list[Request] = []
-        self._running: Iterator[Group] | None = None
-        self._left: set[str] = set()
+    def __init__(self, size: int) -> None:
+        self._size, self._count = size, 0
 
     @property
-    def room(self) -> int:
-        return 0 if self._running is not None else self._size - len(self._waiting)
-
-    @property
-    def is_busy(self) -> bool:
-        return self._running is not None or bool(self._waiting)
-
-    def add(self, request: Request, sample: Sample) -> Failure | None:
-        try:
-            self._engine.generate([request])  # a request that cannot be served is refused before anything is decoded
-        except EngineError as error:
-            return Failure(request, str(error))
-        self._waiting.append(request)
-        return None
-
-    def step(self) -> list[Answered | Failure]:
-        if self._running is None:
-            self._left = {request.request_id for request in self._waiting}
-            self._running, self._waiting = iter(self._engine.generate(self._waiting)), []
-        group = next(self._running, None) if self._left else None
-        if group is None:
-            self._running = None
-            return []
-        if group.request.request_id not in self._left:
-            return []
-        self._left.remove(group.request.request_id)
-        return [_answered(group)]
-
-    def drop(self, request: Request) -> None:
-        self._waiting = [other for other in self._waiting if other is not request]
-        self._left.discard(request.request_id)
-
-
-class JoiningFlight:
-    """Over vLLM: requests join the running batch at every step."""
-
-    shows_thought = True
-
-    def __init__(self, engine: Any, *, size: int) -> None:
-        self._engine, self._size, self._count = engine, size, 0
+    def shows_thought(self) -> bool:
+        return True
 
     @property
     def room(self) -> int:
@@ -113,7 +68,64 @@ class JoiningFlight:
     def is_busy(self) -> bool:
         return self._count > 0
 
-    def add(self, request: Request, sample: Sample) -> Failure | None:
+
+class BatchFlight(SizedFlight):
+    """Over `Engine.generate`: a batch is decoded to its end before the next one starts. A request that is dropped is
+    decoded with the others, unless none of them is left.
+    """
+
+    def __init__(self, engine: Engine, *, size: int) -> None:
+        super().__init__(size)
+        self._engine = engine
+        self._waiting: list[Request] = []
+        self._running: Iterator[Group] | None = None
+        self._left: set[str] = set()
+
+    @property
+    def room(self) -> int:
+        return 0 if self._running is not None else super().room
+
+    def add(self, request: Request, sample: Sample | None = None) -> Failure | None:
+        try:
+            self._engine.generate([request])  # a request that cannot be served is refused before anything is decoded
+        except EngineError as error:
+            return Failure(request, str(error))
+        self._waiting.append(request)
+        self._count += 1
+        return None
+
+    def step(self) -> list[Answered | Failure]:
+        if self._running is None:
+            self._left = {request.request_id for request in self._waiting}
+            self._running, self._waiting = iter(self._engine.generate(self._waiting)), []
+        group = next(self._running)
+        if group.request.request_id not in self._left:
+            return []
+        self._end(group.request)
+        return [_answered(group)]
+
+    def drop(self, request: Request) -> None:
+        if request in self._waiting:
+            self._waiting.remove(request)
+            self._count -= 1
+        elif request.request_id in self._left:
+            self._end(request)
+
+    def _end(self, request: Request) -> None:
+        self._left.remove(request.request_id)
+        self._count -= 1
+        if not self._left:
+            self._running = None
+
+
+class JoiningFlight(SizedFlight):
+    """Over vLLM: requests join the running batch at every step."""
+
+    def __init__(self, engine: Any, *, size: int) -> None:
+        super().__init__(size)
+        self._engine = engine
+
+    def add(self, request: Request, sample: Sample | None = None) -> Failure | None:
         try:
             self._engine.add(request)
         except EngineError as error:

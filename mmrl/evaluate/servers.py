@@ -21,11 +21,11 @@ from mmrl.data.render import spoken
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError, JudgeError, MmrlError
-from mmrl.evaluate.flight import Answered, Failure
+from mmrl.evaluate.flight import Answered, Failure, SizedFlight
 from mmrl.evaluate.records import Reply
 from mmrl.models.families import FamilyProcessor
 from mmrl.rollout.types import Request, Sampling
-from mmrl.scoring.judge.endpoint import Answer, Endpoint, Judge
+from mmrl.scoring.judge.endpoint import Answer, ChatClient, Endpoint
 from mmrl.scoring.judge.material import Picture, PictureFormat, chat_content, encoded, joined
 
 _FORMATS: Mapping[str, PictureFormat] = {"image": "png", "video": "jpeg"}
@@ -41,14 +41,12 @@ def endpoints(urls: Sequence[str], *, model: str, api_key_env: str | None, timeo
     return tuple(Endpoint(url, retries=_RETRIES, max_request_mb=float("inf"), **common) for url in urls)
 
 
-class ServerFlight:
+class ServerFlight(SizedFlight):
     """A context manager. size: questions under way together, over all servers.
 
     Raises ConfigError where a server does not answer or has no such model, and for a family that sees pictures in
     tiles: what the cache holds is then no picture.
     """
-
-    shows_thought = False
 
     def __init__(self, servers: Sequence[Endpoint], processor: FamilyProcessor, *, size: int) -> None:
         if not processor.geometry.has_model_pixels:
@@ -56,13 +54,14 @@ class ServerFlight:
                 f"the {processor.family.name} family cuts pictures into tiles, which no server takes as pictures; "
                 "answer with --engine hf"
             )
-        self._processor, self._size, self._count = processor, size, 0
-        self._judges = [Judge(server, called="the server") for server in servers]
-        for judge in self._judges:
-            judge.check()
-        self._free: queue.SimpleQueue[Judge] = queue.SimpleQueue()
-        for judge in itertools.islice(itertools.cycle(self._judges), max(size, len(self._judges))):
-            self._free.put(judge)
+        super().__init__(size)
+        self._processor = processor
+        self._clients = [ChatClient(server, called="the server") for server in servers]
+        for client in self._clients:
+            client.check()
+        self._free: queue.SimpleQueue[ChatClient] = queue.SimpleQueue()
+        for client in itertools.islice(itertools.cycle(self._clients), max(size, len(self._clients))):
+            self._free.put(client)
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="server")
         self._ended: queue.SimpleQueue[Future[Answered | Failure]] = queue.SimpleQueue()
         self._dropped: set[str] = set()
@@ -71,17 +70,14 @@ class ServerFlight:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for judge in self._judges:
-            judge.__exit__()
+        for client in self._clients:
+            client.__exit__()
         self._threads.shutdown(cancel_futures=True)
 
     @property
-    def room(self) -> int:
-        return self._size - self._count
-
-    @property
-    def is_busy(self) -> bool:
-        return self._count > 0
+    def shows_thought(self) -> bool:
+        """A server may keep a thought back."""
+        return False
 
     def add(self, request: Request, sample: Sample) -> Failure | None:
         self._count += 1
@@ -122,10 +118,10 @@ class ServerFlight:
             problem = error
         finally:
             self._free.put(first)
-        for judge in self._judges:
-            if judge is not first:
+        for client in self._clients:
+            if client is not first:
                 try:
-                    return _reply_of(judge, asked)
+                    return _reply_of(client, asked)
                 except JudgeError as error:
                     problem = error
         raise problem
@@ -181,8 +177,8 @@ def _text(message: Mapping[str, Any]) -> str:
     return f"<think>{thought}</think>{content}" if content else f"<think>{thought}"
 
 
-def _reply_of(judge: Judge, asked: _Asked) -> Reply:
-    answer = judge.reply(asked)
+def _reply_of(client: ChatClient, asked: _Asked) -> Reply:
+    answer = client.reply(asked)
     assert isinstance(answer, _ServerAnswer)
     return Reply(answer.text, answer.finish_reason == "length", answer.num_tokens)
 

@@ -168,8 +168,9 @@ class Question:
         return Answer(choice["message"].get("content") or "", first_tokens)
 
 
-class Judge:
-    """Asks an endpoint. A context manager: connections are kept until it is closed.
+class ChatClient:
+    """Asks an OpenAI-compatible endpoint: a judge, or the server of a model that is measured. A context manager:
+    connections are kept until it is closed.
 
     called: what messages call the model behind it.
     """
@@ -179,7 +180,7 @@ class Judge:
         self._client = httpx2.Client(timeout=endpoint.timeout_s, headers=endpoint.headers)
         self._store = AnswerStore(endpoint.store) if endpoint.store is not None else None
 
-    def __enter__(self) -> Judge:
+    def __enter__(self) -> ChatClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -218,9 +219,9 @@ class Judge:
         """ConfigError where the model takes no picture: it is shown a small one."""
         grey = encoded(np.full((56, 56, 3), 128, np.uint8), self.endpoint.picture_format)
         question = Question("Reply with one word.", ("Which colour is this?", grey))
-        with Judge(replace(self.endpoint, max_tokens=1, store=None)) as judge:
+        with ChatClient(replace(self.endpoint, max_tokens=1, store=None)) as client:
             try:
-                judge.reply(question)
+                client.reply(question)
             except JudgeError as error:
                 raise ConfigError(str(error)) from error
 
@@ -313,17 +314,17 @@ def _words(error: Exception) -> str:
     return one_line(f"{type(error).__name__}: {error}")
 
 
-_judges: dict[str, Judge] = {}
+_judges: dict[str, ChatClient] = {}
 _lock = threading.Lock()
 
 
-def judge_of(options: Mapping[str, Any]) -> Judge:
-    """The judge of an option `endpoint`, one per process and endpoint, so that connections are kept between calls."""
+def judge_of(options: Mapping[str, Any]) -> ChatClient:
+    """Who asks the judge of an option `endpoint`, one per process and endpoint, so that connections are kept."""
     endpoint = Endpoint.read(options)
     key = repr(endpoint)
     with _lock:
         if key not in _judges:
-            _judges[key] = Judge(endpoint)
+            _judges[key] = ChatClient(endpoint)
         return _judges[key]
 
 

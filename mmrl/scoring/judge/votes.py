@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from mmrl.errors import JudgeError, RewardError
-from mmrl.scoring.judge.endpoint import Judge
+from mmrl.scoring.judge.endpoint import ChatClient
 from mmrl.scoring.judge.prompts import Asked
 from mmrl.scoring.parse import extract_prediction
 
@@ -19,21 +19,23 @@ def said(completion: str) -> str:
 
 
 def ask_all(
-    judge: Judge, asked: Sequence[Sequence[Asked] | RewardError], read: Callable[[Any], float]
+    judge: ChatClient, asked: Sequence[Sequence[Asked] | RewardError], read: Callable[[Any], float]
 ) -> list[float | JudgeError | RewardError]:
     """The mean verdict of each list of questions, all asked together; an error where any has no verdict."""
     return [found if isinstance(found, RewardError) else _mean(found) for found in ask_each(judge, asked, read)]
 
 
 def ask_each(
-    judge: Judge, asked: Sequence[Sequence[Asked] | RewardError], read: Callable[[Any], T]
+    judge: ChatClient, asked: Sequence[Sequence[Asked] | RewardError], read: Callable[[Any], T]
 ) -> list[list[T | JudgeError] | RewardError]:
     """`ask_lists` of those that are lists; errors stay where they are."""
     found = iter(ask_lists(judge, [several for several in asked if not isinstance(several, RewardError)], read))
     return [several if isinstance(several, RewardError) else next(found) for several in asked]
 
 
-def ask_lists(judge: Judge, asked: Sequence[Sequence[Asked]], read: Callable[[Any], T]) -> list[list[T | JudgeError]]:
+def ask_lists(
+    judge: ChatClient, asked: Sequence[Sequence[Asked]], read: Callable[[Any], T]
+) -> list[list[T | JudgeError]]:
     """The verdicts of each list of questions, all asked together."""
     flat = [one for several in asked for one in several]
     mark_of = {one.question: one for one in flat}

@@ -7,7 +7,7 @@ import pytest
 
 from mmrl.data.sample import MediaPart, Message, Sample, TextPart
 from mmrl.errors import ConfigError, JudgeError
-from mmrl.scoring.judge.endpoint import Answer, Endpoint, Judge, Question, preflight
+from mmrl.scoring.judge.endpoint import Answer, ChatClient, Endpoint, Question, preflight
 from mmrl.scoring.judge.prompts import ask_about, question_of
 from mmrl.scoring.judge.rubric import Criterion, read_criteria, rubric_score
 from mmrl.scoring.judge.scripted import ScriptedJudge
@@ -26,7 +26,7 @@ def text(question, answer):
 
 
 def ask(judge, *questions, read=text, **keys):
-    with Judge(Endpoint(**{**judge.endpoint, **keys})) as client:
+    with ChatClient(Endpoint(**{**judge.endpoint, **keys})) as client:
         return client.ask([Question("system", user) for user in questions], read)
 
 
@@ -54,7 +54,7 @@ def test_after_the_last_retry_there_is_no_verdict():
 def test_an_endpoint_that_is_gone_is_no_verdict():
     with ScriptedJudge(["x"]) as judge:
         endpoint = judge.endpoint
-    with Judge(Endpoint(**endpoint)) as client:
+    with ChatClient(Endpoint(**endpoint)) as client:
         (found,) = client.ask([Question("s", "u")], text)
     assert isinstance(found, JudgeError) and "gave no answer: ConnectError" in str(found)
 
@@ -95,7 +95,7 @@ def test_requests_run_together():
 
 
 def test_the_first_tokens_come_with_their_probabilities():
-    with ScriptedJudge([{"Yes": 1.0, "No": 0.0}]) as judge, Judge(Endpoint(**judge.endpoint)) as client:
+    with ScriptedJudge([{"Yes": 1.0, "No": 0.0}]) as judge, ChatClient(Endpoint(**judge.endpoint)) as client:
         (found,) = client.ask([Question("s", "u", top_logprobs=5)], lambda q, answer: answer)
         assert found == Answer("Yes", (("Yes", 0.0), ("No", -100.0)))
         assert judge.bodies[0]["top_logprobs"] == 5 and judge.bodies[0]["max_tokens"] == 1
