@@ -388,3 +388,13 @@ def temporal_iou(a: Sequence[float], b: Sequence[float]) -> float:
     if inter <= 0:
         return 0.0
     return inter / (max(a[1], b[1]) - min(a[0], b[0]))
+
+
+def temporal_iop(prediction: Sequence[float], gold: Sequence[float]) -> float:
+    """Intersection over the length of the predicted span; 0 where that is empty or reversed.
+
+    >>> temporal_iop((12, 22), (10, 20)), temporal_iop((14, 16), (10, 20)), temporal_iop((30, 40), (10, 20))
+    (0.8, 1.0, 0.0)
+    """
+    inter = min(prediction[1], gold[1]) - max(prediction[0], gold[0])
+    return inter / (prediction[1] - prediction[0]) if inter > 0 else 0.0

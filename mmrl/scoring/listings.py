@@ -14,12 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from mmrl.scoring.geometry import Box
 from mmrl.scoring.literals import as_number
-from mmrl.scoring.parse import parse_json, parse_span, parse_values
+from mmrl.scoring.parse import parse_json, parse_span, parse_values, ranges_in
 from mmrl.scoring.places import as_moment
+from mmrl.scoring.reading import reports_value
 
 Point = tuple[float, float]
 Span = tuple[float, float]
@@ -126,6 +127,19 @@ def read_spans(value: Any) -> tuple[Span, ...] | None:
         inner = _under(value, _TIME_KEYS)
         return None if inner is None else read_spans(inner)
     return _all(value, read_spans)
+
+
+@reports_value
+def parse_span_among(text: str, *, take: Literal["first", "last"]) -> Span | None:
+    """One span of a text that may have several: those of `parse_spans`, else the ranges that its sentences hold.
+
+    >>> parse_span_among("From 8 to 12, and again 10 to 20 seconds", take="first")
+    (8.0, 12.0)
+    >>> parse_span_among("[[1, 2], [3, 4]]", take="last"), parse_span_among("2 dogs and 3 cats", take="first")
+    ((3.0, 4.0), None)
+    """
+    spans = parse_spans(text) or ranges_in(text)
+    return spans[0 if take == "first" else -1] if spans else None
 
 
 def parse_moments(text: str) -> tuple[float, ...] | None:

@@ -373,6 +373,11 @@ _MOMENT = rf"(?:{_CLOCK}|\d+(?:\.\d+)?|\.\d+)"
 _RANGE = re.compile(
     rf"(?:from\s+)?({_MOMENT})(?:{_UNIT})?\s*(?:to|and|-|\u2013|\u2014|~|,)\s*({_MOMENT})(?:{_UNIT})?\.?", re.I
 )
+_RANGE_INSIDE = re.compile(
+    rf"(?<![\w.:])({_MOMENT})(?:{_UNIT})?\s*(?:to\b|until\b|-|\u2013|\u2014|~)\s*({_MOMENT})(?![\w:]|\.\d)(?:{_UNIT})?"
+    rf"|\bbetween\s+({_MOMENT})(?:{_UNIT})?\s+and\s+({_MOMENT})(?![\w:]|\.\d)",
+    re.I,
+)
 _TIMED = re.compile(rf"(?<![\w.:])(?:{_CLOCK}|(?:\d+(?:\.\d+)?)(?={_UNIT}))", re.I)
 
 
@@ -393,6 +398,16 @@ def parse_span(text: str) -> tuple[float, float] | None:
         moments = list(match.groups()) if match else list(_timed(clean))
         values = tuple(_seconds(m) for m in moments) if len(moments) == 2 else None
     return (values[0], values[1]) if values is not None else None
+
+
+def ranges_in(text: str) -> tuple[tuple[float, float], ...]:
+    """Every range that stands in sentences, in their order: `8 to 12`, `0:10 - 0:20`, `between 3s and 5s`.
+
+    >>> ranges_in("From 8 to 12, and again between 0:10 and 0:20.")
+    ((8.0, 12.0), (10.0, 20.0))
+    """
+    found = ([moment for moment in match.groups() if moment] for match in _RANGE_INSIDE.finditer(text))
+    return tuple((_seconds(start), _seconds(end)) for start, end in found)
 
 
 def _timed(text: str) -> Iterator[str]:
