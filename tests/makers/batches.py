@@ -1,7 +1,7 @@
 """RolloutBatches with chosen rewards and lengths."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 
@@ -33,6 +33,6 @@ def make_batch(
 
 def widened(batch: RolloutBatch, extra: int) -> RolloutBatch:
     """The batch with `extra` more padding columns."""
-    grids = {name: getattr(batch, name) for name in ("ids_NC", "mask_NC", "rollout_NC", "old_NC", "ref_NC")}
+    grids = {item.name: getattr(batch, item.name) for item in fields(batch) if item.name.endswith("_NC")}
     padded = {name: torch.nn.functional.pad(grid, (0, extra)) for name, grid in grids.items() if grid is not None}
     return replace(batch, **padded)

@@ -7,6 +7,8 @@ low = high = 1 the reward is +1 or -1.
 
 Correct, confidence 0.99: 0.8; correct, 0.5: 0.5; wrong, 0.9: -0.8; wrong, 0.05: -0.2.
 
+No neutral options: low = high = 1 is GRPO on rewards of +1 and -1, not on R_o.
+
 Shape letters: N completions, C completion tokens.
 """
 
@@ -16,6 +18,8 @@ from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.errors import ConfigError
 
 NEEDS_EARLY = ("old",)
+NEUTRAL = None
+CONSTANT_GROUP = "the confidences of its answers spread the rewards"
 
 
 class Plugin:

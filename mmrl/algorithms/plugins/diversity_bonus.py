@@ -14,6 +14,9 @@ from mmrl.algorithms.parts import ngrams
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import PositiveInt
 
+NEUTRAL = {"coef": 0.0}
+CONSTANT_GROUP = "right answers differ by how unlike the others they are"
+
 
 class Plugin:
     """coef: the most that is added. size: tokens of a run. threshold: the least R_o that is added to."""

@@ -9,6 +9,9 @@ import torch
 
 from mmrl.algorithms.rollout_batch import RolloutBatch
 
+NEUTRAL = {"coef": 0.0}
+CONSTANT_GROUP = "truncated completions get less than the others"
+
 
 class Plugin:
     """coef: what is added; of olmOCR 2, whose other terms are tests (0 to 1) and front matter (0 to 1), 1."""

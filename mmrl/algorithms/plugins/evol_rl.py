@@ -11,6 +11,8 @@ equally often the one of the lowest number, the first of its group, is the major
 
 Majority with novelty [0, .5, 1]: [0.5, 0.75, 1]; minority: [-1, -0.75, -0.5].
 
+No neutral options: its rewards stand in place of R_o.
+
 Shape letters: N completions, C completion tokens.
 """
 
@@ -18,6 +20,8 @@ import torch
 
 from mmrl.algorithms.parts import part
 from mmrl.algorithms.rollout_batch import RolloutBatch
+
+NEUTRAL = None
 
 
 class Plugin:

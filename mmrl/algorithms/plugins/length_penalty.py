@@ -14,6 +14,9 @@ import torch
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import PositiveInt
 
+NEUTRAL = {"coef": 0.0}
+CONSTANT_GROUP = "shorter completions get more than longer ones"
+
 
 class Plugin:
     """coef: its weight. target: tokens that are wanted; None: shorter is better within the group."""

@@ -2,6 +2,8 @@
 
 r = [1, 0, 1, 0] with lengths [10, 30, 20, 40] has baseline 0.3; with equal lengths it is the plain mean.
 
+No neutral options: without the division by the std it is never GRPO; with equal lengths it is `dr_grpo`.
+
 Shape letters: N completions, C completion tokens.
 """
 
@@ -10,6 +12,8 @@ import torch
 from mmrl.algorithms.advantages import group_stats, on_tokens
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.schema import AlgorithmSection
+
+NEUTRAL = None
 
 
 def advantage(rewards_N: torch.Tensor, batch: RolloutBatch, settings: AlgorithmSection) -> torch.Tensor:

@@ -16,6 +16,9 @@ from mmrl.algorithms.parts import ngrams
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import Beta, PositiveInt
 
+NEUTRAL = {"coef": 0.0}
+CONSTANT_GROUP = "completions that repeat themselves get less than the others"
+
 
 class Plugin:
     """coef: the most that is taken off. size: tokens of a run. allowed: share that costs nothing, below 1."""

@@ -8,6 +8,8 @@ R_o + 0.5 * (1 - (q - c)^2), whose R_o is 0.5 * format + 0.5 * c.
 c = 1: q 1, 0.5, 0 give 1, 0.75, 0. c = 0: 0, -0.25, -1. Right with probability 0.7: q = 0.7 is best and worth 0.49.
 Source: Damani et al. 2025. `advantage: dr_grpo` leaves the advantages unscaled, as there.
 
+No neutral options: the Brier term has the weight 1 of the answer.
+
 Shape letters: N completions, C completion tokens.
 """
 
@@ -15,6 +17,8 @@ import torch
 
 from mmrl.algorithms.parts import part
 from mmrl.algorithms.rollout_batch import RolloutBatch
+
+NEUTRAL = None
 
 
 class Plugin:

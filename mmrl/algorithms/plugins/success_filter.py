@@ -13,6 +13,8 @@ from mmrl.algorithms.parts import part
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.errors import ConfigError
 
+NEUTRAL = {"low": float("-inf"), "high": float("inf")}
+
 
 class Plugin:
     """success: name of the part that is 1 for success and 0 for failure; None: the whole reward."""

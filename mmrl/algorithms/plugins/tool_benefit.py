@@ -17,6 +17,8 @@ from mmrl.algorithms.parts import part
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import PositiveInt
 
+NEUTRAL = {"alpha": 0.0}
+
 
 class Plugin:
     """calls, benefit: names of the parts. A row without one of them keeps R_o."""

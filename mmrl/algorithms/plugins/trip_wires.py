@@ -16,6 +16,8 @@ from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import Probability
 from mmrl.errors import ConfigError, RewardError
 
+NEUTRAL = {}
+
 
 class Plugin:
     """prefix: what the names of the parts begin with. caught_reward: None: the reward is left as it is.

@@ -20,6 +20,8 @@ from mmrl.algorithms.parts import group_mean, part
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import PositiveFloat
 
+NEUTRAL = {"alpha": 0.0}
+
 
 class Plugin:
     """thinking: name of the part. alpha, decay_steps: weight of its reward, and the steps in which it falls to 1/e."""

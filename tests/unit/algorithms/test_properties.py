@@ -9,44 +9,30 @@ from makers.batches import make_batch, widened
 
 from mmrl.algorithms.aggregate import Mode
 from mmrl.algorithms.algorithm import build_algorithm
-from mmrl.algorithms.hooks import load_plugin
 from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES
 from mmrl.config.schema import AlgorithmSection
-from mmrl.plugins import shipped_names
 
 MODES = get_args(Mode)
-KINDS = [("", advantage, loss) for advantage in ADVANTAGES for loss in POLICY_LOSSES]
-KINDS += [(name, "grpo", "ppo_clip") for name in shipped_names("algorithms")]
-SHAPING = [name for name in shipped_names("algorithms") if "shape_rewards" in load_plugin(name).hooks]
-# What shaping plug-ins ask for: parts of weight 0, here with values that differ from row to row.
-PARTS = ("thinking", "tool_calls", "tool_benefit", "correct", "confidence", "answer_class", "novelty", "trip_wire")
-everything = pytest.mark.parametrize(("plugin", "advantage", "policy_loss"), KINDS)
+KINDS = [(advantage, loss) for advantage in ADVANTAGES for loss in POLICY_LOSSES]
+everything = pytest.mark.parametrize(("advantage", "policy_loss"), KINDS)
 every_mode = pytest.mark.parametrize("mode", MODES)
 
 LENGTHS, GID = [2, 5, 0, 3, 1, 4], [0, 1, 0, 1, 0, 1]
 REWARDS = [1.0, 0.2, 0.5, float("nan"), 0.0, 0.7]
 
 
-def algorithm_of(plugin, advantage, policy_loss, mode="token-mean", **settings):
+def algorithm_of(advantage, policy_loss, mode="token-mean", **settings):
     section = AlgorithmSection(
         advantage=advantage,
         policy_loss=policy_loss,
         aggregation=mode,
-        plugins=(plugin,) if plugin else (),
         **({"ref_kl_coef": 0.1} | settings),
     )
     return build_algorithm(section, max_new_tokens=8)
 
 
 def batch_of(rewards):
-    batch = make_batch(LENGTHS, gid=GID, rewards=rewards)
-    parts_NK = torch.rand(6, len(PARTS), generator=torch.Generator().manual_seed(2))
-    return replace(
-        batch,
-        reward_names=("r", *PARTS),
-        rewards_NK=torch.cat([batch.rewards_NK, parts_NK.masked_fill(batch.rewards_NK.isnan(), torch.nan)], 1),
-        weights_NK=torch.tensor([1.0] + [0.0] * len(PARTS)),
-    )
+    return make_batch(LENGTHS, gid=GID, rewards=rewards)
 
 
 def some_batch():
@@ -78,8 +64,8 @@ def step(algorithm, batch, policy_NC, *, slices=None):
 
 @everything
 @every_mode
-def test_padding_columns_and_masked_rows_change_nothing(plugin, advantage, policy_loss, mode):
-    algorithm, batch = algorithm_of(plugin, advantage, policy_loss, mode), some_batch()
+def test_padding_columns_and_masked_rows_change_nothing(advantage, policy_loss, mode):
+    algorithm, batch = algorithm_of(advantage, policy_loss, mode), some_batch()
     loss, grad, stats, advantages = step(algorithm, batch, some_policy(batch))
     wide = widened(batch, 3)
     loss2, grad2, stats2, advantages2 = step(algorithm, wide, torch.nn.functional.pad(some_policy(batch), (0, 3)))
@@ -93,8 +79,8 @@ def test_padding_columns_and_masked_rows_change_nothing(plugin, advantage, polic
 
 @everything
 @every_mode
-def test_a_row_order_does_not_matter(plugin, advantage, policy_loss, mode):
-    algorithm, batch = algorithm_of(plugin, advantage, policy_loss, mode), some_batch()
+def test_a_row_order_does_not_matter(advantage, policy_loss, mode):
+    algorithm, batch = algorithm_of(advantage, policy_loss, mode), some_batch()
     order = torch.tensor([4, 2, 0, 5, 1, 3])
     loss, grad, _, advantages = step(algorithm, batch, some_policy(batch))
     loss2, grad2, _, advantages2 = step(algorithm, batch.select(order), some_policy(batch)[order])
@@ -106,8 +92,8 @@ def test_a_row_order_does_not_matter(plugin, advantage, policy_loss, mode):
 @everything
 @every_mode
 @pytest.mark.parametrize("slices", [[[0], [1], [2], [3], [4], [5]], [[5, 0], [1, 2, 3, 4]]])
-def test_any_split_into_micro_batches_gives_the_same_step(plugin, advantage, policy_loss, mode, slices):
-    algorithm, batch = algorithm_of(plugin, advantage, policy_loss, mode), some_batch()
+def test_any_split_into_micro_batches_gives_the_same_step(advantage, policy_loss, mode, slices):
+    algorithm, batch = algorithm_of(advantage, policy_loss, mode), some_batch()
     loss, grad, stats, _ = step(algorithm, batch, some_policy(batch))
     loss2, grad2, stats2, _ = step(algorithm, batch, some_policy(batch), slices=[torch.tensor(s) for s in slices])
     torch.testing.assert_close(loss2, loss)
@@ -116,19 +102,17 @@ def test_any_split_into_micro_batches_gives_the_same_step(plugin, advantage, pol
 
 
 @everything
-def test_a_constant_group_has_no_gradient(plugin, advantage, policy_loss):
-    algorithm = algorithm_of(plugin, advantage, policy_loss, ref_kl_coef=0.0)
+def test_a_constant_group_has_no_gradient(advantage, policy_loss):
+    algorithm = algorithm_of(advantage, policy_loss, ref_kl_coef=0.0)
     batch = batch_of([0.3] * 6)
-    if plugin in SHAPING:
-        return  # its rewards are not constant where the sum of the parts is
     _, grad, _, advantages = step(algorithm, batch, some_policy(batch))
     assert (advantages == 0).all()
     assert (grad == 0).all()
 
 
 @everything
-def test_at_ratio_one_the_gradient_is_that_of_reinforce(plugin, advantage, policy_loss):
-    algorithm = algorithm_of(plugin, advantage, policy_loss, "seq-mean-token-mean", ref_kl_coef=0.0)
+def test_at_ratio_one_the_gradient_is_that_of_reinforce(advantage, policy_loss):
+    algorithm = algorithm_of(advantage, policy_loss, "seq-mean-token-mean", ref_kl_coef=0.0)
     batch = some_batch()
     _, grad, _, advantages = step(algorithm, batch, batch.rollout_NC)
     length_N1 = batch.length_N.clamp(min=1)[:, None]
@@ -136,8 +120,8 @@ def test_at_ratio_one_the_gradient_is_that_of_reinforce(plugin, advantage, polic
 
 
 @everything
-def test_only_the_policy_gets_a_gradient(plugin, advantage, policy_loss):
-    algorithm, batch = algorithm_of(plugin, advantage, policy_loss), some_batch()
+def test_only_the_policy_gets_a_gradient(advantage, policy_loss):
+    algorithm, batch = algorithm_of(advantage, policy_loss), some_batch()
     frozen = {name: getattr(batch, name).clone().requires_grad_() for name in ("old_NC", "ref_NC", "rollout_NC")}
     batch = replace(batch, **frozen)
     advantage_NC = algorithm.advantage(algorithm.shape_rewards(batch).rewards_N, batch)
@@ -154,8 +138,8 @@ def test_only_the_policy_gets_a_gradient(plugin, advantage, policy_loss):
 @everything
 @every_mode
 @pytest.mark.parametrize("shift", [50.0, -50.0, 1e4])
-def test_extreme_inputs_stay_finite(plugin, advantage, policy_loss, mode, shift):
-    algorithm, batch = algorithm_of(plugin, advantage, policy_loss, mode), some_batch()
+def test_extreme_inputs_stay_finite(advantage, policy_loss, mode, shift):
+    algorithm, batch = algorithm_of(advantage, policy_loss, mode), some_batch()
     loss, grad, stats, _ = step(algorithm, batch, batch.rollout_NC + shift)
     assert loss.isfinite()
     assert grad.isfinite().all()
@@ -164,8 +148,8 @@ def test_extreme_inputs_stay_finite(plugin, advantage, policy_loss, mode, shift)
 
 @everything
 @every_mode
-def test_a_batch_without_loss_tokens_is_zero(plugin, advantage, policy_loss, mode):
-    algorithm = algorithm_of(plugin, advantage, policy_loss, mode, mask_truncated=True)
+def test_a_batch_without_loss_tokens_is_zero(advantage, policy_loss, mode):
+    algorithm = algorithm_of(advantage, policy_loss, mode, mask_truncated=True)
     batch = replace(some_batch(), truncated_N=torch.ones(6, dtype=torch.bool))
     loss, grad, _, _ = step(algorithm, batch, some_policy(batch))
     assert loss == 0
@@ -185,7 +169,7 @@ def test_a_batch_without_loss_tokens_is_zero(plugin, advantage, policy_loss, mod
 )
 def test_a_setting_at_its_neutral_value_is_the_base_path_bit_for_bit(neutral):
     batch = some_batch()
-    base = step(algorithm_of("", "grpo", "ppo_clip", ref_kl_coef=0.0), batch, some_policy(batch))
-    other = step(algorithm_of("", "grpo", "ppo_clip", **({"ref_kl_coef": 0.0} | neutral)), batch, some_policy(batch))
+    base = step(algorithm_of("grpo", "ppo_clip", ref_kl_coef=0.0), batch, some_policy(batch))
+    other = step(algorithm_of("grpo", "ppo_clip", **({"ref_kl_coef": 0.0} | neutral)), batch, some_policy(batch))
     assert torch.equal(base[0], other[0])
     assert torch.equal(base[1], other[1])
