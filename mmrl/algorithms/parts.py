@@ -5,10 +5,15 @@ Shape letters: N completions, C completion tokens, K reward parts.
 
 from __future__ import annotations
 
+import zlib
+from dataclasses import replace
+
 import torch
 
+from mmrl.algorithms.advantages import group_stats, on_tokens
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.errors import ConfigError, did_you_mean
+from mmrl.training.distributed import sum_over_ranks
 
 
 def part(batch: RolloutBatch, name: str, *, option: str) -> torch.Tensor:
@@ -33,6 +38,41 @@ def group_mean(values_N: torch.Tensor, mask_N: torch.Tensor, gid_N: torch.Tensor
     total_P = zeros_P.index_add(0, group_N, torch.where(mask_N, values_N.double(), 0.0))
     count_P = zeros_P.index_add(0, group_N, mask_N.double())
     return (total_P / count_P)[group_N]
+
+
+def batch_normalised(values_N: torch.Tensor) -> torch.Tensor:
+    """(values - mean) / (sample std + 1e-6) over the scored rows of all processes; NaN stays. Called by all of them.
+
+    [0.5, -0.5, 0.2, -0.3] gives [1.1479, -1.0386, 0.4920, -0.6013]; one row alone, or equal ones, give 0.
+    """
+    scored_N = values_N[~values_N.isnan()].double()
+    count, total = sum_over_ranks([float(len(scored_N)), scored_N.sum().item()])
+    mean = total / max(count, 1.0)
+    [squares] = sum_over_ranks([((scored_N - mean) ** 2).sum().item()])
+    return (values_N.double() - mean) / ((squares / max(count - 1, 1.0)) ** 0.5 + 1e-6)
+
+
+def on_each_token(values_N: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
+    """`on_tokens` for estimators in which a group of equal rewards has advantages too."""
+    stats = group_stats(values_N, batch.gid_N)
+    return on_tokens(values_N, replace(stats, constant_N=torch.zeros_like(stats.constant_N)), batch)
+
+
+def mean_over_tokens(values_NC: torch.Tensor, mask_NC: torch.Tensor) -> torch.Tensor:
+    """(N,) float64: mean over each completion's tokens; 0 for an empty one."""
+    return torch.where(mask_NC, values_NC.detach().double(), 0.0).sum(1) / mask_NC.sum(1).clamp(min=1)
+
+
+def drawn_order(batch: RolloutBatch) -> list[int]:
+    """All rows in an order that chance alone decided, and that is the same however the rows are arranged.
+
+    By a checksum of what was sampled: where a method takes "any" of a group's completions, it takes them in this order.
+    """
+    keys = []
+    for ids, logprobs, mask in zip(batch.ids_NC, batch.rollout_NC, batch.mask_NC, strict=True):
+        sampled = ids[mask].numpy().tobytes() + logprobs[mask].float().numpy().tobytes()
+        keys.append((zlib.crc32(sampled), sampled))
+    return sorted(range(len(batch)), key=keys.__getitem__)
 
 
 def ngrams(batch: RolloutBatch, size: int) -> list[list[tuple[int, ...]]]:

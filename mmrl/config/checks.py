@@ -185,7 +185,7 @@ def check_rollout(run: Located) -> Problems:
         remedy = "which counts prompt and completion together; raise it"
         yield run.at("rollout.max_new_tokens", f"{fact} ({rollout.max_batch_tokens}), {remedy}")
     is_relative = advantage in ADVANTAGES and ADVANTAGES[advantage].group_relative
-    if run.has_grpo and rollout.group_size == 1 and is_relative:
+    if run.has_grpo and rollout.group_size == 1 and is_relative and not _plugin_defines(run, "advantage"):
         fact = f"'rollout.group_size' is 1 but 'algorithm.advantage' {advantage!r} compares completions of a group"
         yield run.at("rollout.group_size", f"{fact}, so every advantage would be 0; set group_size to 2 or more")
 
@@ -248,6 +248,21 @@ def _plugin_problems(run: Located, key: str, spelling: str, *, kind: str) -> Pro
         find_plugin(spelling, kind=kind, written=run.written(key))
     except PluginError as error:
         yield run.at(key, f"key {key!r}: {error}")
+
+
+def _plugin_defines(run: Located, hook: str) -> bool:
+    """Whether a plug-in file has a function of that name; told by its text, since to import one takes torch."""
+    return any(
+        isinstance(path, Path) and re.search(rf"^ *def {hook}\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+        for path in map(_plugin_file, run.config.algorithm.plugins)
+    )
+
+
+def _plugin_file(spelling: str) -> Path | str | None:
+    try:
+        return find_plugin(spelling, kind="algorithms")
+    except PluginError:
+        return None  # check_plugins says it
 
 
 def check_best(run: Located) -> Problems:

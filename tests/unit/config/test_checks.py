@@ -113,6 +113,12 @@ def test_without_a_grpo_stage_a_group_of_one_is_fine():
     assert load(HEAD, "rollout.group_size=1").rollout.group_size == 1
 
 
+def test_a_plug_in_with_an_advantage_of_its_own_may_have_groups_of_one():
+    assert load(RUN, "rollout.group_size=1", "algorithm.plugins=[spo]").rollout.group_size == 1
+    with pytest.raises(ConfigError, match="'rollout.group_size' is 1 but"):
+        load(RUN, "rollout.group_size=1", "algorithm.plugins=[rlcr]")
+
+
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "-x"])
 def test_a_name_that_is_no_plain_folder_name_is_refused(name):
     with pytest.raises(ConfigError, match="key 'name' may hold only letters, digits"):
