@@ -115,7 +115,7 @@ def test_without_a_grpo_stage_a_group_of_one_is_fine():
 
 def test_a_plug_in_with_an_advantage_of_its_own_may_have_groups_of_one():
     assert load(RUN, "rollout.group_size=1", "algorithm.plugins=[spo]").rollout.group_size == 1
-    with pytest.raises(ConfigError, match="'rollout.group_size' is 1 but"):
+    with pytest.raises(ConfigError, match=r"'rollout.group_size' is 1 but"):
         load(RUN, "rollout.group_size=1", "algorithm.plugins=[rlcr]")
 
 
