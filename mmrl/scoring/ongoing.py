@@ -21,6 +21,7 @@ import numpy as np
 from mmrl.config.schema import RewardsSection
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError, one_line
+from mmrl.scoring.judge.calls import NONE
 from mmrl.scoring.parts import Part, TaskReward
 from mmrl.scoring.pool import Outcome, RewardCall, RewardPool, SentCall
 from mmrl.scoring.reward import Reward
@@ -201,12 +202,14 @@ class _Table:
         self.events: Counter[str] = Counter()
         self.messages: dict[str, str] = {}
         self.problems: list[dict[str, str]] = [{} for _ in self.samples]
+        self.judge_calls = NONE
 
     def put(self, row: int, part: Part, outcome: Outcome) -> None:
         place = row, part.column
         self.values_NK[place], self.weights_NK[place] = outcome.value, part.spec.weight
         self.applies_NK[place], self.is_format_NK[place] = True, part.spec.is_format
         self.seconds_NK[place] = outcome.seconds
+        self.judge_calls += outcome.calls
         self.timeouts_NK[place] = outcome.event == "timeout"
         self.errors_NK[place] = outcome.event not in (None, "timeout")
         self.unread_NK[place] = outcome.is_unread
@@ -237,4 +240,5 @@ class _Table:
             events=dict(self.events),
             messages=self.messages,
             problems=tuple(self.problems),
+            judge_calls=self.judge_calls,
         )

@@ -25,6 +25,7 @@ from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.errors import JudgeError, RewardError
+from mmrl.scoring.judge.calls import NONE, JudgeCalls, judging
 from mmrl.scoring.reading import reading
 from mmrl.scoring.reward import Reward, resolve_reward
 
@@ -45,6 +46,7 @@ class Outcome:
         `timeout`, `memory` or `died`; else None.
     seconds: what the completion cost: of its own call, or its share of the call it was scored in.
     is_unread: the completion scored nothing, and held nothing that the reward could read (mmrl.scoring.reading).
+    calls: of judges; those of a call for several completions stand at the first of them.
     """
 
     value: float
@@ -53,6 +55,7 @@ class Outcome:
     message: str = ""
     seconds: float = 0.0
     is_unread: bool = False
+    calls: JudgeCalls = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +110,18 @@ def _one(reward: Reward, sample: Sample, completion: str, options: Mapping[str, 
 
 
 def _guarded(reward: Reward, call: Callable[[], Sequence[Any]], completions: Sequence[str]) -> list[Outcome]:
-    """The outcomes of one call of a reward, with their share of its time and whether it could read them."""
+    """The outcomes of one call of a reward, with their share of its time, whether it could read them, and its calls of
+    judges.
+    """
     start = time.perf_counter()
-    with reading() as log:
+    with reading() as log, judging() as judged:
         outcomes = _outcomes(reward, call, count=len(completions))
     share_s = (time.perf_counter() - start) / max(len(completions), 1)
-    return [
+    found = [
         replace(outcome, seconds=share_s, is_unread=outcome.value <= 0 and log.is_unread(completion))
         for outcome, completion in zip(outcomes, completions, strict=True)
     ]
+    return [replace(found[0], calls=judged.calls), *found[1:]] if found else []
 
 
 def _outcomes(reward: Reward, call: Callable[[], Sequence[Any]], *, count: int) -> list[Outcome]:
@@ -242,7 +248,8 @@ class RewardPool:
             return future.result()
         event, message = _failure(error, memory_gb=self.memory_gb)
         lost_s = self.timeout_s if event == "timeout" else 0.0
-        return [Outcome(NAN, event=event, message=message, seconds=lost_s)] * call.size
+        calls = JudgeCalls(failed=1) if call.reward.asks_a_judge else NONE
+        return [Outcome(NAN, event=event, message=message, seconds=lost_s, calls=calls)] * call.size
 
     def _schedule(self, call: RewardCall) -> Future[list[Outcome]]:
         limit = self.timeout_s * (1 if call.reward.form == "one" else call.size)

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from mmrl.scoring.combine import TaskRule, rewards_of_group, task_scores_of_group
+from mmrl.scoring.judge.calls import NONE, JudgeCalls
 
 Nested = tuple[tuple[float, ...], ...]
 
@@ -28,6 +29,7 @@ class Scores:
     events: count per `part/event` (see `mmrl.scoring.pool.Outcome`); messages: of each the first one, as
     one line that begins with the sample: `train.jsonl:3 (id=a): task 't', reward 'p': raised: ValueError: ...`.
     problems: per row, why a part is NaN, by the part's name: `raised: ValueError: ...`.
+    judge_calls: of all parts together.
 
     With parts box_iou (weight 1, value 0.6) and format (weight 0.2, is_format, value 1) a row's reward is
     1 * 0.6 + 0.2 * 1 = 0.8, and its task score is 0.6.
@@ -48,6 +50,7 @@ class Scores:
     events: Mapping[str, int]
     messages: Mapping[str, str]
     problems: tuple[Mapping[str, str], ...]
+    judge_calls: JudgeCalls = NONE
 
     @cached_property
     def rewards_N(self) -> np.ndarray:

@@ -5,6 +5,7 @@ An answer that cannot be had is a JudgeError in its place, never a text: no fail
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -19,6 +20,7 @@ import numpy as np
 
 from mmrl.errors import ConfigError, JudgeError, did_you_mean, one_line
 from mmrl.scoring.judge.answer_store import AnswerStore
+from mmrl.scoring.judge.calls import JudgeCalls, report
 from mmrl.scoring.judge.material import (
     Material,
     PictureFormat,
@@ -47,6 +49,8 @@ class Endpoint:
     show_media: whether the judge sees the row's pictures and clips. max_pixels: width x height of a picture or frame,
     max_frames: of a clip, evenly. max_pictures: pictures and frames of one row together; more are an error.
     picture_format: png is exact, jpeg smaller. max_request_mb: of one request, in 10^6 bytes.
+    version: of a judge that is named by model and version: answers are remembered wherever it answers, and one that
+    says to be another model's is none. None: the model is what is behind the url, whatever it says.
     """
 
     url: str
@@ -65,6 +69,7 @@ class Endpoint:
     max_pictures: int = 16
     picture_format: PictureFormat = "png"
     max_request_mb: float = 32.0
+    version: int | None = None
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> Endpoint:
@@ -100,15 +105,21 @@ def _problem(name: str, value: Any) -> str | None:
         return None if value is None or isinstance(value, str) else "a text or null"
     if name == "extra":
         return None if isinstance(value, Mapping) else "a mapping"
+    if name == "version":
+        return None if value is None or _is_whole(value, least=1) else "a whole number from 1 on, or null"
     if name == "show_media":
         return None if isinstance(value, bool) else "true or false"
     if name == "picture_format":
         return None if value in get_args(PictureFormat) else f"one of {', '.join(get_args(PictureFormat))}"
     if name in ("retries", "concurrency", "max_tokens", "max_pixels", "max_frames", "max_pictures"):
         least = 0 if name == "retries" else 1
-        return None if isinstance(value, int) and value >= least else f"a whole number from {least} on"
+        return None if _is_whole(value, least=least) else f"a whole number from {least} on"
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return None if is_number and value >= 0 else "a number from 0 on"
+
+
+def _is_whole(value: Any, *, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +205,14 @@ class ChatClient:
         """
         distinct = list(dict.fromkeys(questions))
         with ThreadPoolExecutor(min(self.endpoint.concurrency, max(len(distinct), 1))) as threads:
-            found = dict(zip(distinct, threads.map(lambda q: self._verdict(q, read), distinct), strict=True))
-        return [found[question] for question in questions]
+            ended = threads.map(lambda q: self._verdict(q, read), distinct)
+            found = dict(zip(distinct, ended, strict=True))
+        counted: set[Q] = set()
+        for question in questions:
+            calls = found[question][1]
+            report(replace(calls, remembered=calls.judged) if question in counted else calls)
+            counted.add(question)
+        return [found[question][0] for question in questions]
 
     def check(self) -> None:
         """ConfigError where the endpoint does not answer, or does not have the model."""
@@ -212,43 +229,53 @@ class ChatClient:
                 f"{self.called} at {self.endpoint.url} has no model {self.endpoint.model!r}; it has {', '.join(names)}"
                 f"{did_you_mean(self.endpoint.model, names)}"
             )
-        if self.endpoint.show_media:
-            self._check_sight()
+        if self.endpoint.show_media or self.endpoint.version is not None:
+            self._check_answer()
 
-    def _check_sight(self) -> None:
-        """ConfigError where the model takes no picture: it is shown a small one."""
-        grey = encoded(np.full((56, 56, 3), 128, np.uint8), self.endpoint.picture_format)
-        question = Question("Reply with one word.", ("Which colour is this?", grey))
+    def _check_answer(self) -> None:
+        """ConfigError where the model takes no picture, which it is shown, or answers as another one."""
+        material: Material = "Which colour is snow?"
+        if self.endpoint.show_media:
+            grey = encoded(np.full((56, 56, 3), 128, np.uint8), self.endpoint.picture_format)
+            material = ("Which colour is this?", grey)
+        question = Question("Reply with one word.", material)
         with ChatClient(replace(self.endpoint, max_tokens=1, store=None)) as client:
             try:
                 client.reply(question)
             except JudgeError as error:
                 raise ConfigError(str(error)) from error
 
-    def _verdict(self, question: Q, read: Callable[[Q, Answer], T]) -> T | JudgeError:
-        problem = JudgeError("not asked")
-        for attempt in (question, question.again()):
+    def _verdict(self, question: Q, read: Callable[[Q, Answer], T]) -> tuple[T | JudgeError, JudgeCalls]:
+        attempts = (question, question.again())
+        for answer in filter(None, map(self._remembered, attempts)):
+            with contextlib.suppress(JudgeError):  # it was a verdict to another reader
+                return read(question, answer), JudgeCalls(judged=1, remembered=1)
+        problem, calls = JudgeError("not asked"), JudgeCalls()
+        for attempt in attempts:
+            calls = JudgeCalls(failed=1)
             try:
-                answer = self._remembered(attempt)
+                answer = self.reply(attempt)
+                calls = JudgeCalls(unread=1)
                 verdict = read(question, answer)
             except JudgeError as error:
                 problem = error
                 continue
             if self._store is not None:
                 self._store.put(self._key(attempt), json.dumps(asdict(answer)))
-            return verdict
-        return problem
+            return verdict, JudgeCalls(judged=1)
+        return problem, calls
 
-    def _remembered(self, question: Asking) -> Answer:
+    def _remembered(self, question: Asking) -> Answer | None:
         stored = self._store.get(self._key(question)) if self._store is not None else None
         if stored is None:
-            return self.reply(question)
+            return None
         record = json.loads(stored)
         first_tokens = tuple((text, value) for text, value in record["first_tokens"])
         return Answer(record["text"], first_tokens, tuple(record.get("logprobs", ())))
 
     def _key(self, question: Asking) -> str:
-        return json.dumps([self.endpoint.url, self._body(question)], sort_keys=True, default=as_key)
+        judge = self.endpoint.url if self.endpoint.version is None else {"version": self.endpoint.version}
+        return json.dumps([judge, self._body(question)], sort_keys=True, default=as_key)
 
     def _body(self, question: Asking) -> dict[str, Any]:
         return {"model": self.endpoint.model, **question.body(self.endpoint), **self.endpoint.extra}
@@ -277,11 +304,22 @@ class ChatClient:
 
     def _read(self, question: Asking, response: httpx2.Response) -> Answer:
         try:
-            return question.answer(response.json())
+            record = response.json()
+            answer, model = question.answer(record), record.get("model")
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise JudgeError(
                 f"{self.called}'s response is not of the form asked for: {one_line(response.text[:200])}"
             ) from error
+        self._check_model(model)
+        return answer
+
+    def _check_model(self, said: Any) -> None:
+        """JudgeError where a judge that is named by model and version says that it is another one."""
+        if self.endpoint.version is not None and isinstance(said, str) and said != self.endpoint.model:
+            raise JudgeError(
+                f"{self.called} at {self.endpoint.url} answers as {one_line(said)!r}, not as {self.endpoint.model!r};"
+                " the model must be named as its server names it"
+            )
 
     def _content(self, question: Asking) -> bytes:
         """The request as it is sent. JudgeError where it is too large."""

@@ -23,9 +23,13 @@ _MARK = re.compile(r"\[[0-9a-f]{12}\]")
 
 
 class ScriptedJudge:
-    """Listens while it is open. bodies: the requests it got, in the order they came."""
+    """Listens while it is open. bodies: the requests it got, in the order they came.
 
-    def __init__(self, replies: Sequence[Reply]) -> None:
+    says: the model that its replies say to be from; None: they do not say.
+    """
+
+    def __init__(self, replies: Sequence[Reply], *, says: str | None = None) -> None:
+        self.says = says
         self.bodies: list[dict[str, Any]] = []
         self._replies = list(replies)
         self._lock = threading.Lock()
@@ -63,7 +67,8 @@ class ScriptedJudge:
                 if isinstance(reply, int):
                     self._send(reply, {"error": {"message": "as told"}})
                 else:
-                    self._send(200, _response(reply, body))
+                    said = {} if judge.says is None else {"model": judge.says}
+                    self._send(200, {**_response(reply, body), **said})
 
             def _send(self, status: int, record: dict[str, Any]) -> None:
                 content = json.dumps(record).encode()

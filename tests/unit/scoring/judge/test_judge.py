@@ -7,6 +7,7 @@ import pytest
 
 from mmrl.data.sample import MediaPart, Message, Sample, TextPart
 from mmrl.errors import ConfigError, JudgeError
+from mmrl.scoring.judge.calls import JudgeCalls, judging
 from mmrl.scoring.judge.endpoint import Answer, ChatClient, Endpoint, Question, preflight
 from mmrl.scoring.judge.prompts import ask_about, question_of
 from mmrl.scoring.judge.rubric import Criterion, read_criteria, rubric_score
@@ -80,6 +81,53 @@ def test_verdicts_are_remembered_and_failures_are_not(tmp_path):
         assert len(judge.bodies) == 3
         ask(judge, "a", read=strict, temperature=0.5, **keys)
         assert len(judge.bodies) == 4  # asked another way, it is another question
+
+
+def test_of_a_judge_with_a_version_answers_are_remembered_wherever_it_answers(tmp_path):
+    keys = {"store": str(tmp_path), "version": 1}
+    with ScriptedJudge(["old"]) as judge:
+        assert ask(judge, "a", **keys) == ["old"]
+    with ScriptedJudge(["new"]) as judge:
+        assert ask(judge, "a", **keys) == ["old"] and not judge.bodies
+        assert ask(judge, "a", **{**keys, "version": 2}) == ["new"]
+        assert ask(judge, "a", **{**keys, "version": None}) == ["new"] and len(judge.bodies) == 2
+
+
+def test_an_answer_of_the_second_try_is_remembered(tmp_path):
+    """Fault: the first try was asked again each time."""
+
+    def strict(question, answer):
+        if answer.text != "good":
+            raise JudgeError("unreadable")
+        return answer.text
+
+    with ScriptedJudge(["bad", "good"]) as judge:
+        for _ in range(2):
+            assert ask(judge, "a", read=strict, store=str(tmp_path)) == ["good"]
+        assert len(judge.bodies) == 2
+
+
+def test_what_became_of_the_questions_is_counted(tmp_path):
+    def strict(question, answer):
+        if answer.text == "bad":
+            raise JudgeError("unreadable")
+        return answer.text
+
+    with ScriptedJudge(["good", "bad", "bad", 400, 400]) as judge:
+        for calls in (JudgeCalls(judged=2, remembered=1, failed=1, unread=1), JudgeCalls(2, 2, failed=2)):
+            with judging() as log:
+                ask(judge, "a", "b", "c", "a", read=strict, store=str(tmp_path))
+            assert log.calls == calls
+
+
+def test_a_named_judge_that_answers_as_another_model_gives_no_verdict():
+    with ScriptedJudge(["x"], says="cheap") as judge:
+        assert ask(judge, "a") == ["x"]
+        (found,) = ask(judge, "a", version=1)
+        assert isinstance(found, JudgeError) and "answers as 'cheap', not as 'scripted'" in str(found)
+        options = {"endpoint": {**judge.endpoint, "version": 1}}
+        with pytest.raises(ConfigError, match="answers as 'cheap', not as 'scripted'"):
+            preflight(options, 60.0)
 
 
 def test_requests_run_together():
