@@ -11,6 +11,7 @@ from makers.recipe_rows import prepared
 from makers.robots import write_robot_folder
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="{n}" height="8" fill="red"/></svg>'
+TABLE = "<table><tr><td>a</td><td>b</td></tr></table>"
 PATH = [[1.0 * step, 0.0] for step in range(1, 7)]
 
 
@@ -72,6 +73,14 @@ def _olmocr_bench(root: Path) -> None:
     source = folder / "bench_data" / "multi_column.jsonl"
     write_jsonl(source, tests)
     prepared("olmocr_bench", source, folder / "rows.jsonl", pdfs=source.parent / "pdfs", by_file=True)
+
+
+def _pubtabnet(root: Path) -> None:
+    folder = root / "PubTabNet"
+    rows = [
+        {"id": file, "question": "Transcribe this table.", "image": file, "table": TABLE} for file in _files(folder)
+    ]
+    write_jsonl(folder / "val.jsonl", rows)
 
 
 def _drivelm(root: Path) -> None:
@@ -181,6 +190,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "osworld_g": _osworld_g,
     "ocrbench": _ocrbench,
     "olmocr_bench": _olmocr_bench,
+    "pubtabnet_val": _pubtabnet,
     "drivelm": _drivelm,
     "nuscenes_open_loop": _nuscenes,
     "navsim_pdms": _navsim,
