@@ -41,14 +41,17 @@ def _what(name: str) -> str:
 def _score(section: BenchmarkSection) -> str:
     kinds = section.score.values() if isinstance(section.score, dict) else [section.score]
     counted = dict.fromkeys(f"`{part.reward}`" for parts in kinds for part in parts if part.weight)
-    average = section.average
-    if average == "rows":
-        return ", ".join(counted)
+    average = section.how
     together = ", ".join(f"`{column}`" for column in average.all_of_columns)
     groups = " of means over ".join(f"`{column}`" for column in average.group_columns)
-    return ", ".join(
-        [*counted, *([f"all of {together}"] if together else []), *([f"mean over {groups}"] if groups else [])]
-    )
+    others = ", ".join(average.mean_of)
+    said = [
+        f"all of {together}" * bool(together),
+        f"mean over {groups}" * bool(groups),
+        f"mean of {others}" * bool(others),
+    ]
+    also = ", ".join(name for name in section.also if name not in average.mean_of)
+    return ", ".join([*counted, *filter(None, [*said, f"also {also}" * bool(also)])])
 
 
 def _line(*cells: str) -> str:

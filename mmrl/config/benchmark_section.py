@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mmrl.config.data_sections import DatasetSection
 from mmrl.config.reward_sections import RewardPart
@@ -58,6 +59,33 @@ class AverageSection(Section):
         description="column that maps names to counts ({tables: 6, baseline: 1}): the mean over the names of what all "
         "rows' values of this name are worth together, each counted so often; the first part returns them by name",
     )
+    names: str | tuple[str, ...] = Field(default=(), description="of shares: only these names; empty: all")
+    only: dict[str, Any] = Field(
+        default_factory=dict,
+        description="under `also`: only rows with this value in this column, or one of these, as data.select has it",
+    )
+    part: str | None = Field(default=None, description="under `also`: this part of the score in its place, by name")
+    mean_of: tuple[str, ...] = Field(default=(), description="the mean of these entries of `also`; stands alone")
+
+    @model_validator(mode="after")
+    def _keys_agree(self) -> Self:
+        if self.mean_of and self.model_fields_set - {"mean_of"}:
+            raise ValueError("`mean_of` stands alone: what it means is said by the entries of `also`")
+        if self.names and self.shares is None:
+            raise ValueError("`names` belongs to `shares`")
+        if self.shares is not None and (self.groups or self.all_of or self.part):
+            raise ValueError("`shares` goes with `names` and `only` alone")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All that it reads of the rows."""
+        named = (*self.group_columns, *self.all_of_columns, *self.only, self.shares)
+        return tuple(name for name in named if name is not None)
+
+    @property
+    def share_names(self) -> tuple[str, ...]:
+        return (self.names,) if isinstance(self.names, str) else self.names
 
     @property
     def group_columns(self) -> tuple[str, ...]:
@@ -83,9 +111,45 @@ class BenchmarkSection(Section):
     average: Literal["rows"] | AverageSection = Field(
         default="rows", description="the score: mean over rows, or by `groups` and `all_of`, or by `shares`"
     )
+    also: dict[str, Literal["rows"] | AverageSection] = Field(
+        default_factory=dict, description="more scores of the same answers, by name, each averaged in its own way"
+    )
     cluster: str | None = Field(
         default=None,
         description="column of rows that belong together, for the interval; `media`: those of one clip or picture",
     )
     expect: ExpectSection = Field(default_factory=ExpectSection, description="checked before anything is generated")
     provenance: ProvenanceSection = Field(description="where the facts of this file are from")
+
+    @model_validator(mode="after")
+    def _averages_agree(self) -> Self:
+        if self.how.part is not None or self.how.only:
+            raise ValueError("average: the score is of all rows and parts; `only` and `part` belong under `also`")
+        for name, average in self.averages():
+            for other in average.mean_of:
+                self._check_meant(name, other)
+        return self
+
+    def _check_meant(self, name: str, other: str) -> None:
+        """ValueError for an entry of `also` that a mean cannot be of."""
+        how = as_average(self.also[other]) if other in self.also else None
+        if how is None or how.mean_of or how.only:
+            known = ", ".join(self.also) or "none"
+            raise ValueError(f"{name}.mean_of: {other!r} is no entry of `also` over all rows; there: {known}")
+        if how.all_of and self.cluster is None:
+            raise ValueError(f"{name}.mean_of: {other!r} has `all_of`; name the `cluster` that its rows lie in")
+
+    @property
+    def how(self) -> AverageSection:
+        """How the score is made."""
+        return as_average(self.average)
+
+    def averages(self) -> Iterator[tuple[str, AverageSection]]:
+        """All, by the key that says them."""
+        yield "average", self.how
+        for name, average in self.also.items():
+            yield f"also.{name}", as_average(average)
+
+
+def as_average(said: Literal["rows"] | AverageSection) -> AverageSection:
+    return AverageSection() if said == "rows" else said

@@ -248,6 +248,5 @@ def _with_card(section: DatasetSection, changes: Callable[[CardSection], dict[st
 
 
 def _named_columns(section: BenchmarkSection) -> tuple[str, ...]:
-    average = section.average
-    of_average = () if average == "rows" else (*average.group_columns, *average.all_of_columns, average.shares)
-    return tuple(dict.fromkeys(name for name in (*section.report, section.cluster, *of_average) if name is not None))
+    of_averages = (column for _, average in section.averages() for column in average.columns)
+    return tuple(dict.fromkeys(name for name in (*section.report, section.cluster, *of_averages) if name is not None))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,16 +62,18 @@ class Numbers:
 @dataclass(frozen=True, slots=True)
 class Shares:
     """A question is worth several things: those that its `column` maps to counts. part: of the score, whose further
-    values, `part.name`, say how much of each is right.
+    values, `part.name`, say how much of each is right. names: only these; empty: all.
     """
 
     column: str
     part: str
+    names: tuple[str, ...] = ()
 
     def of(self, question: Question) -> list[tuple[str, int, float]]:
         """Name, count and share of each; what has no value is worth 0."""
         counts = question.columns.get(self.column) or {}
-        return [(name, count, _part_mean(question, f"{self.part}.{name}")) for name, count in counts.items() if count]
+        kept = {name: count for name, count in counts.items() if count and (not self.names or name in self.names)}
+        return [(name, count, _part_mean(question, f"{self.part}.{name}")) for name, count in kept.items()]
 
 
 def numbers_of(
@@ -97,22 +99,40 @@ def numbers_of(
     """
     if not questions:
         raise ValueError("no questions")
-    groups = (groups,) if isinstance(groups, str) else groups or ()
-    units = _units(questions, all_of)
-    firsts = [unit[0] for unit in units]
-    values_U = np.array([min(question.value for question in unit) for unit in units])
-    levels_U = [_codes([_cells(q, groups[:depth]) for q in firsts]) for depth in range(len(groups) + 1)]
-    cluster_U = _codes([_cell(q, cluster) for q in firsts]) if cluster else np.arange(len(units))
-    times_U = np.ones(len(units))
-    if shares is not None:
-        values_U, levels_U, times_U, place_U = _by_share(questions, shares)
-        cluster_U = cluster_U[place_U]
-    low, high = interval(values_U, levels_U=levels_U, cluster_U=cluster_U, seed=seed, times_U=times_U)
+    units = _Units.of(questions, shares=shares, groups=groups, all_of=all_of, cluster=cluster)
+    return _numbers(questions, units.score, units.resampled(seed))
+
+
+def mean_numbers(
+    questions: Sequence[Question],
+    averages: Sequence[tuple[Sequence[Question], Mapping[str, Any]]],
+    *,
+    cluster: str | None = None,
+    seed: int = 0,
+) -> Numbers:
+    """The mean of several scores of the same answers, each given by its questions and the keywords of `numbers_of`.
+
+    They are resampled together: what one question, or cluster, brings to one of them it brings to all.
+
+    >>> rows = [Question(str(n), (float(n > 0),), 0, {"kind": "ab"[n % 2]}) for n in range(3)]
+    >>> mean_numbers(rows, [(rows, {"groups": "kind"}), (rows[:1], {})]).score
+    0.375
+    """
+    codes_Q = _codes([_cell(q, cluster) if cluster else q.key for q in questions])
+    of_key = {question.key: int(code) for question, code in zip(questions, codes_Q, strict=True)}
+    count = int(codes_Q.max()) + 1
+    units = [_Units.of(of, **how, codes_Q=np.array([of_key[q.key] for q in of])) for of, how in averages]
+    resampled = np.mean([unit.resampled(seed, count=count) for unit in units], axis=0)
+    return _numbers(questions, math.fsum(unit.score for unit in units) / len(units), resampled)
+
+
+def _numbers(questions: Sequence[Question], score: float, resampled: np.ndarray) -> Numbers:
+    low, high = np.nanquantile(resampled, (0.025, 0.975)).tolist()
     failed = sum(not question.scores for question in questions)
     scored = sum(bool(q.scores) and not any(map(math.isnan, q.scores)) for q in questions)
     several = any(len(question.scores) > 1 for question in questions)
     return Numbers(
-        score=_mean_of_means(values_U, times_U, levels_U),
+        score=score,
         low=low,
         high=high,
         n_total=len(questions),
@@ -123,6 +143,58 @@ def numbers_of(
         n_unparsed=sum(question.num_unparsed for question in questions),
         best_of=_best(questions) if several else None,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Units:
+    """What is averaged. times_U: how often each counts. levels_U: its group at each depth. cluster_U: what it is drawn
+    with.
+    """
+
+    values_U: np.ndarray
+    times_U: np.ndarray | float
+    levels_U: Sequence[np.ndarray]
+    cluster_U: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        questions: Sequence[Question],
+        *,
+        shares: Shares | None = None,
+        groups: str | Sequence[str] | None = None,
+        all_of: Sequence[str] = (),
+        cluster: str | None = None,
+        codes_Q: np.ndarray | None = None,
+    ) -> _Units:
+        """codes_Q: the cluster of each question, in place of `cluster`."""
+        units = _together(questions, all_of)
+        firsts = [questions[unit[0]] for unit in units]
+        if codes_Q is not None:
+            cluster_U = codes_Q[[unit[0] for unit in units]]
+        else:
+            cluster_U = _codes([_cell(q, cluster) for q in firsts]) if cluster else np.arange(len(units))
+        if shares is not None:
+            values_U, levels_U, times_U, place_U = _by_share(questions, shares)
+            return cls(values_U, times_U, levels_U, cluster_U[place_U])
+        groups = (groups,) if isinstance(groups, str) else groups or ()
+        values_U = np.array([min(questions[place].value for place in unit) for unit in units])
+        levels_U = [_codes([_cells(q, groups[:depth]) for q in firsts]) for depth in range(len(groups) + 1)]
+        return cls(values_U, np.ones(len(units)), levels_U, cluster_U)
+
+    @property
+    def score(self) -> float:
+        return _mean_of_means(self.values_U, np.ones(len(self.values_U)) * self.times_U, self.levels_U)
+
+    def resampled(self, seed: int, *, count: int | None = None) -> np.ndarray:
+        """Scores of bootstrap resamples of whole clusters, `count` of them, those without a unit here included."""
+        draws = np.random.default_rng(seed)
+        count = int(self.cluster_U.max()) + 1 if count is None else count
+        scores = []
+        for _ in range(RESAMPLES):
+            times_C = np.bincount(draws.integers(0, count, size=count), minlength=count)
+            scores.append(_mean_of_means(self.values_U, times_C[self.cluster_U] * self.times_U, self.levels_U))
+        return np.array(scores)
 
 
 def interval(
@@ -137,12 +209,7 @@ def interval(
 
     times_U: how often each unit counts.
     """
-    draws = np.random.default_rng(seed)
-    count = int(cluster_U.max()) + 1
-    scores = []
-    for _ in range(RESAMPLES):
-        times_C = np.bincount(draws.integers(0, count, size=count), minlength=count)
-        scores.append(_mean_of_means(values_U, times_C[cluster_U] * times_U, levels_U))
+    scores = _Units(values_U, times_U, levels_U, cluster_U).resampled(seed)
     low, high = np.nanquantile(scores, (0.025, 0.975)).tolist()
     return low, high
 
@@ -155,6 +222,19 @@ def _by_share(
     places, names, counts, values = zip(*entries, strict=True)
     levels = [np.zeros(len(entries), dtype=int), _codes(names)]
     return np.array(values), levels, np.array(counts, dtype=float), np.array(places)
+
+
+def only(questions: Sequence[Question], wanted: Mapping[str, Any]) -> list[Question]:
+    """The questions with these values in these columns; of a list any one."""
+    accepted = {column: value if isinstance(value, list | tuple) else [value] for column, value in wanted.items()}
+    return [q for q in questions if all(q.columns.get(column) in values for column, values in accepted.items())]
+
+
+def of_part(questions: Sequence[Question], name: str) -> list[Question]:
+    """The questions with a part's values for scores; an answer without the value is worth 0."""
+    return [
+        replace(question, scores=tuple(answer.get(name, 0.0) for answer in question.parts)) for question in questions
+    ]
 
 
 def part_means(questions: Sequence[Question]) -> dict[str, float]:
@@ -213,13 +293,13 @@ def _cells(question: Question, columns: Sequence[str]) -> tuple[Hashable, ...]:
     return tuple(_cell(question, column) for column in columns)
 
 
-def _units(questions: Sequence[Question], columns: Sequence[str]) -> list[list[Question]]:
-    """The questions that are one together; each alone where no columns are named."""
+def _together(questions: Sequence[Question], columns: Sequence[str]) -> list[list[int]]:
+    """The places of questions that are one together; each alone where no columns are named."""
     if not columns:
-        return [[question] for question in questions]
-    found: dict[Hashable, list[Question]] = defaultdict(list)
-    for question in questions:
-        found[_cells(question, columns)].append(question)
+        return [[place] for place in range(len(questions))]
+    found: dict[Hashable, list[int]] = defaultdict(list)
+    for place, question in enumerate(questions):
+        found[_cells(question, columns)].append(place)
     return list(found.values())
 
 

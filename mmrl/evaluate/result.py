@@ -15,7 +15,19 @@ from mmrl.config.benchmark_section import AverageSection, BenchmarkSection
 from mmrl.config.schema import BudgetClass
 from mmrl.errors import DataError
 from mmrl.evaluate.benchmark import Benchmark, Rows, columns_of
-from mmrl.evaluate.numbers import Measure, Numbers, Question, Shares, by_value, measures_of, numbers_of, part_means
+from mmrl.evaluate.numbers import (
+    Measure,
+    Numbers,
+    Question,
+    Shares,
+    by_value,
+    mean_numbers,
+    measures_of,
+    numbers_of,
+    of_part,
+    only,
+    part_means,
+)
 from mmrl.evaluate.records import Record
 from mmrl.evaluate.runner import Score
 
@@ -42,7 +54,7 @@ class Stored:
 @dataclass(frozen=True)
 class Outcome:
     """One benchmark's numbers, or why there are none. parts: means by name. groups: column -> value -> numbers.
-    measures: what parts return beside their scores.
+    measures: what parts return beside their scores. also: more scores of the same answers, by name.
 
     budgets: of the classes that its media have, as they were opened. stored: in place of numbers, where answers were
     only stored.
@@ -53,6 +65,7 @@ class Outcome:
     parts: Mapping[str, float] | None = None
     groups: Mapping[str, Mapping[str, Numbers]] | None = None
     measures: Mapping[str, Measure] = field(default_factory=dict)
+    also: Mapping[str, Numbers] = field(default_factory=dict)
     problem: str = ""
     budgets: Mapping[str, BudgetClass] = field(default_factory=dict)
     stored: Stored | None = None
@@ -71,18 +84,53 @@ def stored_of(records: Mapping[str, Sequence[Record]]) -> Stored:
 
 def outcome_of(benchmark: Benchmark, questions: Sequence[Question], *, budgets: Mapping[str, BudgetClass]) -> Outcome:
     section = benchmark.section
-    average = AverageSection() if section.average == "rows" else section.average
-    alike: dict[str, Any] = {"all_of": average.all_of_columns, "cluster": section.cluster}
-    if average.shares is not None:
-        first = next(iter(benchmark.parts.values()))[0]
-        alike["shares"] = Shares(average.shares, first.name or first.reward)
-    total = numbers_of(questions, groups=average.group_columns, **alike)
-    found = {
-        column: {value: numbers_of(part, **alike) for value, part in by_value(questions, column).items()}
-        for column in section.report
-    }
-    parts, measures = part_means(questions), measures_of(questions)
-    return Outcome(benchmark, total, parts, found, measures=measures, budgets=budgets)
+    ways = dict(section.averages())
+    also = {name: _averaged(benchmark, ways[f"also.{name}"], questions) for name in section.also}
+    return Outcome(
+        benchmark,
+        _averaged(benchmark, section.how, questions),
+        part_means(questions),
+        {column: _within(benchmark, by_value(questions, column)) for column in section.report},
+        measures=measures_of(questions),
+        budgets=budgets,
+        also={name: numbers for name, numbers in also.items() if numbers is not None},
+    )
+
+
+def _within(benchmark: Benchmark, of: Mapping[str, Sequence[Question]]) -> dict[str, Numbers]:
+    """The numbers of the rows with each value, in which groups of rows have no say."""
+    average = benchmark.section.how
+    inside = average if average.mean_of else average.model_copy(update={"groups": ()})
+    found = {value: _averaged(benchmark, inside, part) for value, part in of.items()}
+    return {value: numbers for value, numbers in found.items() if numbers is not None}
+
+
+def _averaged(benchmark: Benchmark, average: AverageSection, questions: Sequence[Question]) -> Numbers | None:
+    """What the answers are worth, averaged in this way; None where no row counts."""
+    section = benchmark.section
+    if average.mean_of:
+        ways_of_all = dict(section.averages())
+        others = [ways_of_all[f"also.{name}"] for name in average.mean_of]
+        of_all = [(_counted(other, questions), _ways(benchmark, other)) for other in others]
+        return mean_numbers(questions, of_all, cluster=section.cluster)
+    counted, ways = _counted(average, questions), _ways(benchmark, average)
+    if not counted or (ways["shares"] is not None and not any(map(ways["shares"].of, counted))):
+        return None
+    return numbers_of(counted, **ways, cluster=section.cluster)
+
+
+def _counted(average: AverageSection, questions: Sequence[Question]) -> list[Question]:
+    """The questions that count, with the scores that do."""
+    kept = only(questions, average.only)
+    return kept if average.part is None else of_part(kept, average.part)
+
+
+def _ways(benchmark: Benchmark, average: AverageSection) -> dict[str, Any]:
+    """Keywords of `numbers_of`, but the cluster."""
+    first = next(iter(benchmark.parts.values()))[0]
+    name = first.name or first.reward
+    shares = None if average.shares is None else Shares(average.shares, name, average.share_names)
+    return {"groups": average.group_columns, "all_of": average.all_of_columns, "shares": shares}
 
 
 def question_of(
@@ -144,8 +192,8 @@ def _score_line(question: Question, section: BenchmarkSection) -> dict[str, Any]
     line: dict[str, Any] = {"key": question.key}
     line["scores"] = [None if math.isnan(score) else score for score in question.scores]
     if section.average != "rows":
-        line["groups"] = [str(question.columns.get(column)) for column in section.average.group_columns]
-        line["all_of"] = [str(question.columns.get(column)) for column in section.average.all_of_columns]
+        line["groups"] = [str(question.columns.get(column)) for column in section.how.group_columns]
+        line["all_of"] = [str(question.columns.get(column)) for column in section.how.all_of_columns]
     if section.cluster is not None:
         line["cluster"] = str(question.columns.get(section.cluster))
     return line
@@ -157,18 +205,23 @@ def _json(outcome: Outcome) -> dict[str, Any]:
     row["layout"] = section.provenance.layout
     row["answers"] = section.answers.model_dump(mode="json")
     row["budgets"] = {name: budget.model_dump(mode="json") for name, budget in outcome.budgets.items()}
-    row["template"] = section.data.user_template
+    row["variant"], row["template"] = outcome.benchmark.variant, section.data.user_template
+    row["options"] = section.model_dump(mode="json", include={"options"})["options"]
     if outcome.stored is not None:
         return {**row, "predict_only": True, **asdict(outcome.stored)}
     if outcome.numbers is None:
         return {**row, "problem": outcome.problem}
     groups = {c: {v: asdict(n) for v, n in of.items()} for c, of in (outcome.groups or {}).items()}
     measures = {name: asdict(measure) for name, measure in outcome.measures.items()}
-    return {**row, **asdict(outcome.numbers), "parts": outcome.parts, "measures": measures, "groups": groups}
+    also = {name: asdict(numbers) for name, numbers in outcome.also.items()}
+    numbers = asdict(outcome.numbers)
+    return {**row, **numbers, "also": also, "parts": outcome.parts, "measures": measures, "groups": groups}
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
-    """A line per benchmark, scores in per cent. A star: the task file's layout was not checked on published files."""
+    """A line per benchmark, and one for each of its further scores, in per cent. A star: the task file's layout was not
+    checked on published files.
+    """
     shown = Table("benchmark", "score", "95% interval", *_COUNTS, box=None, padding=(0, 2, 0, 0))
     for column in shown.columns[1:]:
         column.justify, column.no_wrap = "right", True
@@ -178,6 +231,11 @@ def table(outcomes: Sequence[Outcome]) -> Table:
         if (numbers := outcome.numbers) is None:
             shown.add_row(name, "-", "", *counts)
             continue
-        interval = f"{100 * numbers.low:.1f} to {100 * numbers.high:.1f}"
-        shown.add_row(name, f"{100 * numbers.score:.1f}", interval, *counts)
+        shown.add_row(name, *_per_cent(numbers), *counts)
+        for other, of_other in outcome.also.items():
+            shown.add_row(f"  {other}", *_per_cent(of_other), str(of_other.n_total))
     return shown
+
+
+def _per_cent(numbers: Numbers) -> tuple[str, str]:
+    return f"{100 * numbers.score:.1f}", f"{100 * numbers.low:.1f} to {100 * numbers.high:.1f}"

@@ -42,7 +42,7 @@ def open_benchmarks(run: Runtime) -> Iterator[list[OpenBenchmark]]:
 
 
 def _open(run: Runtime, task: str, stack: ExitStack) -> OpenBenchmark:
-    benchmark, section = load_benchmark(task), run.config.evaluate
+    benchmark, section = load_benchmark(task).for_model(run.processor), run.config.evaluate
     config = benchmark.config(
         run.config.model,
         cache=run.config.cache,
@@ -155,6 +155,7 @@ def _metrics(outcome: Outcome) -> dict[str, float]:
     assert numbers is not None
     return {
         f"{prefix}/score": numbers.score,
+        **{f"{prefix}/{name}": further.score for name, further in outcome.also.items()},
         f"{prefix}/n": float(numbers.n_total),
         f"{prefix}/failed": float(numbers.n_failed),
         f"{prefix}/unscored": float(numbers.n_unscored),

@@ -76,6 +76,8 @@ def test_vsibench_is_the_mean_of_its_tasks_with_the_levels_of_direction_as_one(t
     assert found["groups"]["task"]["object_counting"]["score"] == pytest.approx(0.55)
     assert found["groups"]["level"]["object_rel_direction_hard"]["score"] == 0.5
     assert found["parts"] == {"score": pytest.approx((0.1 + 1 + 1 + 0 + 1 + 0 + 1) / 7)}
+    also = {name: (numbers["score"], numbers["n_total"]) for name, numbers in found["also"].items()}
+    assert also == {"mean_acc": (3 / 5, 5), "mean_mra": (pytest.approx(0.55), 2)}
 
 
 def test_a_row_whose_clip_is_missing_counts_zero_in_its_own_task(tmp_path):
@@ -157,3 +159,4 @@ def test_mlvu_is_the_mean_of_its_tasks(tmp_path):
     mlvu_file("MLVU_dev", *rows)(tmp_path)
     found = scored(tmp_path, "mlvu_dev", ["A", "(B) a ball", "D)", "The answer is A.", "B"])
     assert found["score"] == pytest.approx((2 / 4 + 1) / 2)
+    assert found["also"]["rows"]["score"] == pytest.approx(3 / 5)

@@ -262,8 +262,6 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "mmmu_pro_vision": _mmmu_pro_vision,
     "mmbench_dev_en": _mmbench,
     "hallusion_bench": _hallusion_bench,
-    "hallusion_bench_facc": _hallusion_bench,
-    "hallusion_bench_qacc": _hallusion_bench,
     "refcoco": _refcoco,
     "blink": _blink,
     "cv_bench": _cv_bench,

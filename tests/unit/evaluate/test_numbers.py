@@ -1,13 +1,26 @@
 """The numbers of a benchmark: nothing leaves the mean, groups and clusters count as they are declared."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmrl.evaluate.numbers import Measure, Question, Shares, by_value, interval, measures_of, numbers_of, part_means
+from mmrl.evaluate.numbers import (
+    Measure,
+    Question,
+    Shares,
+    by_value,
+    interval,
+    mean_numbers,
+    measures_of,
+    numbers_of,
+    of_part,
+    only,
+    part_means,
+)
 
 
 def question(key: str, *scores: float, truncated: int = 0, **columns: object) -> Question:
@@ -121,3 +134,32 @@ def test_a_plan_that_cannot_be_read_has_no_distance():
     unread = Question("b", (0.0,), 0, {}, ({"plan": 0.0},))
     assert part_means([read, unread]) == {"plan": 0.5}
     assert measures_of([read, unread]) == {"plan.l2": Measure(0.5, 1)}
+
+
+def test_a_mean_of_several_scores_is_resampled_as_one():
+    """With one cluster drawn every resample is the whole: no interval. Apart, the scores would be independent."""
+    rows = [question(str(n), float(n % 2), kind=n % 2, of="one") for n in range(4)]
+    numbers = mean_numbers(rows, [(rows, {}), (rows, {"groups": ["kind"]})], cluster="of")
+    assert (numbers.score, numbers.low, numbers.high, numbers.n_total) == (0.5, 0.5, 0.5, 4)
+    opposed = [(rows, {}), (of_part([with_parts(row, 1 - row.value) for row in rows], "other"), {})]
+    numbers = mean_numbers(rows, opposed)
+    assert (numbers.score, numbers.low, numbers.high) == (0.5, 0.5, 0.5), "a question brings 1 to both together"
+
+
+def with_parts(row: Question, other: float) -> Question:
+    return replace(row, parts=({"other": other},))
+
+
+def test_only_some_rows_and_a_part_in_place_of_the_score():
+    rows = [question("a", 1.0, kind="x"), question("b", 0.0, kind="y"), question("c", 0.0, kind="z")]
+    assert [row.key for row in only(rows, {"kind": "y"})] == ["b"]
+    assert [row.key for row in only(rows, {"kind": ["x", "z"]})] == ["a", "c"]
+    parts = [Question("a", (1.0, 1.0), 0, {}, ({"iou": 0.5}, {"iou": 0.25})), Question("b", (), 0, {})]
+    assert [row.scores for row in of_part(parts, "iou")] == [(0.5, 0.25), ()]
+    assert [row.value for row in of_part(parts, "none")] == [0, 0]
+
+
+def test_shares_of_chosen_names():
+    pages = [page("a", {"tables": 6, "baseline": 1}, tables=0.5, baseline=1.0), page("b", {"baseline": 1}, baseline=0)]
+    assert numbers_of(pages, shares=Shares("counts", "page_tests", ("tables",))).score == 0.5
+    assert numbers_of(pages, shares=Shares("counts", "page_tests", ("baseline",))).score == 0.5
