@@ -17,18 +17,49 @@ from mmrl.training.distributed import sum_over_ranks
 
 
 def part(batch: RolloutBatch, name: str, *, option: str) -> torch.Tensor:
-    """(N,) float64: a reward part by its name; NaN where it is unscored or not of the row's task.
+    """(N,) float64: a reward part by its name, or a number that one returns beside its value (`part.key`).
 
-    Raises ConfigError, naming the plug-in's option, where no task has such a part.
+    NaN where it is unscored, or neither the row's task nor its reward has it. Raises ConfigError, naming the plug-in's
+    option, where no row of the batch has it.
     """
+    if name in batch.meta and batch.meta[name].dim() == 1:
+        return batch.meta[name].double()
     if name not in batch.reward_names:
-        known = ", ".join(batch.reward_names)
-        hint = did_you_mean(name, batch.reward_names)
-        raise ConfigError(
-            f"{option} is {name!r}, which no task has as a reward part; there are: {known}{hint}. A part of weight 0 is"
-            " measured without being part of the sum"
-        )
+        raise _unknown(batch, name, option)
     return batch.rewards_NK[:, batch.reward_names.index(name)].double()
+
+
+def steps(batch: RolloutBatch, name: str, *, option: str) -> torch.Tensor:
+    """(N, S) float64: a list of numbers that a reward returns (`part.key`), NaN behind its last one.
+
+    A part, or a number, of that name counts as a list of one. Raises as `part` does.
+    """
+    if name in batch.meta and batch.meta[name].dim() == 2:
+        return batch.meta[name].double()
+    return part(batch, name, option=option)[:, None]
+
+
+def on_tokens_of(batch: RolloutBatch, name: str, *, option: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Spans that a reward returns (`part.key`): per token the value, NaN off the spans, and the span's number.
+
+    Both (N, C), the second int64 and -1 off the spans. A part, or a number, of that name counts as one span over the
+    whole completion. Raises as `part` does.
+    """
+    if f"{name}.span" in batch.meta:
+        values_NC, span_NC = batch.meta[name].double(), batch.meta[f"{name}.span"].nan_to_num(nan=-1.0).long()
+    else:
+        values_NC = part(batch, name, option=option)[:, None].expand(batch.mask_NC.shape)
+        span_NC = torch.where(values_NC.isnan(), -1, 0)
+    return torch.where(batch.mask_NC, values_NC, torch.nan), torch.where(batch.mask_NC, span_NC, -1)
+
+
+def _unknown(batch: RolloutBatch, name: str, option: str) -> ConfigError:
+    known = ", ".join([*batch.reward_names, *(key for key in batch.meta if not key.endswith(".span"))])
+    hint = did_you_mean(name, [*batch.reward_names, *batch.meta])
+    return ConfigError(
+        f"{option} is {name!r}, which no task has as a reward part; there are: {known}{hint}. A part of weight 0 is"
+        " measured without being part of the sum"
+    )
 
 
 def group_mean(values_N: torch.Tensor, mask_N: torch.Tensor, gid_N: torch.Tensor) -> torch.Tensor:

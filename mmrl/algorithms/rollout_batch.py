@@ -27,7 +27,8 @@ class RolloutBatch:
     combined_N: the reward of a row as the router combined its parts (`rewards.combine`, gates); None: the weighted sum.
     truncated_N: bool, finish_reason is `length`. token_rewards_NC: rewards of single tokens, where a hook makes some.
     version_N: int64, the policy version each row was sampled with; None: all with the present one, `policy_version`.
-    kind: `fresh`, `replay` or `recycled` per row; empty: all fresh. meta: further columns, first dimension N.
+    kind: `fresh`, `replay` or `recycled` per row; empty: all fresh. meta: further columns, first dimension N: what
+        rewards return beside their value (mmrl.training.columns), and what a hook leaves there for later ones.
     """
 
     prompt_id: tuple[str, ...]
@@ -144,8 +145,24 @@ def concatenate(batches: Sequence[RolloutBatch]) -> RolloutBatch:
         **joined,
         weights_NK=torch.cat([batch.weights_NK.expand_as(batch.rewards_NK) for batch in batches]),
         gid_N=_renumbered([batch.gid_N for batch in batches]),
-        meta={name: torch.cat([batch.meta[name] for batch in batches]) for name in batches[0].meta},
+        meta={
+            name: _joined_column(batches, name) for name in dict.fromkeys(n for batch in batches for n in batch.meta)
+        },
     )
+
+
+def _joined_column(batches: Sequence[RolloutBatch], name: str) -> torch.Tensor:
+    """A column of all rows: NaN where a batch has none, and behind the narrower ones."""
+    known = next(batch.meta[name] for batch in batches if name in batch.meta)
+    width = max([batch.meta[name].shape[1] for batch in batches if name in batch.meta]) if known.dim() == 2 else None
+    parts = []
+    for batch in batches:
+        shape = (len(batch),) if width is None else (len(batch), width)
+        part = known.new_full(shape, torch.nan) if known.is_floating_point() else known.new_zeros(shape)
+        if name in batch.meta:
+            part[(slice(None), *(slice(batch.meta[name].shape[1]) for _ in shape[1:]))] = batch.meta[name]
+        parts.append(part)
+    return torch.cat(parts)
 
 
 def _widened(grid_NC: torch.Tensor, width: int) -> torch.Tensor:

@@ -22,6 +22,7 @@ from mmrl.config.schema import RewardsSection
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError, one_line
 from mmrl.scoring.judge.calls import NONE
+from mmrl.scoring.columns import Column
 from mmrl.scoring.parts import Part, TaskReward
 from mmrl.scoring.pool import Outcome, RewardCall, RewardPool, SentCall
 from mmrl.scoring.reward import Reward
@@ -199,6 +200,7 @@ class _Table:
         self.errors_NK, self.timeouts_NK = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
         self.unread_NK = np.zeros(shape, dtype=bool)
         self.extras: list[dict[str, float]] = [{} for _ in self.samples]
+        self.columns: list[dict[str, Column]] = [{} for _ in self.samples]
         self.events: Counter[str] = Counter()
         self.messages: dict[str, str] = {}
         self.problems: list[dict[str, str]] = [{} for _ in self.samples]
@@ -214,6 +216,7 @@ class _Table:
         self.errors_NK[place] = outcome.event not in (None, "timeout")
         self.unread_NK[place] = outcome.is_unread
         self.extras[row].update({f"{part.name}.{key}": value for key, value in outcome.extra.items()})
+        self.columns[row].update({f"{part.name}.{key}": value for key, value in outcome.columns.items()})
         if outcome.event:
             key = f"{part.name}/{outcome.event}"
             self.events[key] += 1
@@ -237,6 +240,7 @@ class _Table:
             group_sizes=self.group_sizes,
             rules_P=tuple(reward.rule for reward in rewards_P),
             extras=tuple(self.extras),
+            columns=tuple(self.columns),
             events=dict(self.events),
             messages=self.messages,
             problems=tuple(self.problems),

@@ -26,6 +26,7 @@ from typing import Any
 from mmrl.data.sample import Sample
 from mmrl.errors import JudgeError, RewardError
 from mmrl.scoring.judge.calls import NONE, JudgeCalls, judging
+from mmrl.scoring.columns import Column, is_list, read_column
 from mmrl.scoring.reading import reading
 from mmrl.scoring.reward import Reward, resolve_reward
 
@@ -41,7 +42,8 @@ _OUT_OF_MEMORY = 86  # exit code of a worker in which a reward got no memory
 class Outcome:
     """What became of one completion under one reward.
 
-    value: the reward; NaN when unscored. extra: the other numbers of a reward that returns a dict.
+    value: the reward; NaN when unscored. extra, columns: the other numbers of a reward that returns a dict, and its
+        lists (mmrl.scoring.columns).
     event: why it is unscored: `bad_answer`, `raised`, `bad_result`, `not_finite`, `out_of_bounds`, `judge_failed`,
         `timeout`, `memory` or `died`; else None.
     seconds: what the completion cost: of its own call, or its share of the call it was scored in.
@@ -51,6 +53,7 @@ class Outcome:
 
     value: float
     extra: Mapping[str, float] = field(default_factory=dict)
+    columns: Mapping[str, Column] = field(default_factory=dict)
     event: str | None = None
     message: str = ""
     seconds: float = 0.0
@@ -151,11 +154,18 @@ def _outcome(result: Any, reward: Reward) -> Outcome:
     if isinstance(result, RewardError | JudgeError):
         event = "bad_answer" if isinstance(result, RewardError) else "judge_failed"
         return Outcome(NAN, event=event, message=str(result))
-    numbers = result if isinstance(result, Mapping) else {"reward": result}
+    entries = result if isinstance(result, Mapping) else {"reward": result}
+    numbers = {key: entry for key, entry in entries.items() if key == "reward" or not is_list(entry)}
     bad = [key for key, number in numbers.items() if not isinstance(number, Real)]
     if "reward" not in numbers or bad:
         message = f"{result!r:.200} is neither a number nor a dict of numbers with the key 'reward'"
         return Outcome(NAN, event="bad_result", message=message)
+    columns: dict[str, Column] = {}
+    for key in entries.keys() - numbers.keys():
+        try:
+            columns[key] = read_column(entries[key])
+        except ValueError as error:
+            return Outcome(NAN, event="bad_result", message=f"the value of {key!r}, {entries[key]!r:.200}, {error}")
     try:
         values = {key: float(number) for key, number in numbers.items()}
     except OverflowError:  # an integer beyond the largest float
@@ -165,7 +175,7 @@ def _outcome(result: Any, reward: Reward) -> Outcome:
         return Outcome(NAN, event="not_finite", message=f"returned {value}")
     if not reward.is_within_bounds(value):
         return Outcome(NAN, event="out_of_bounds", message=f"returned {value:g}, outside BOUNDS = {reward.bounds}")
-    return Outcome(value, values)
+    return Outcome(value, values, columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from mmrl.scoring.columns import Column
 from mmrl.scoring.combine import TaskRule, rewards_of_group, task_scores_of_group
 from mmrl.scoring.judge.calls import NONE, JudgeCalls
 
@@ -25,7 +26,7 @@ class Scores:
     seconds_NK: what each value cost. errors_NK, timeouts_NK: why a value is NaN. unread_NK: why a value is 0: the
         reward could read nothing in the completion (mmrl.scoring.reading).
     group_sizes: completions per prompt; sums to N. rules_P: how the parts of each prompt's task are combined.
-    extras: per row, the other numbers of rewards that return a dict, as `part.key`.
+    extras, columns: per row, the other numbers of rewards that return a dict, and their lists, as `part.key`.
     events: count per `part/event` (see `mmrl.scoring.pool.Outcome`); messages: of each the first one, as
     one line that begins with the sample: `train.jsonl:3 (id=a): task 't', reward 'p': raised: ValueError: ...`.
     problems: per row, why a part is NaN, by the part's name: `raised: ValueError: ...`.
@@ -50,6 +51,7 @@ class Scores:
     events: Mapping[str, int]
     messages: Mapping[str, str]
     problems: tuple[Mapping[str, str], ...]
+    columns: tuple[Mapping[str, Column], ...] = ()
     judge_calls: JudgeCalls = NONE
 
     @cached_property

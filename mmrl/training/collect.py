@@ -5,6 +5,7 @@ Shape letters: P prompts, N sequences (completions), C completion tokens, K rewa
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from mmrl.config.schema import StageSection
 from mmrl.data.rendered import RenderedPrompt
 from mmrl.errors import RewardError
 from mmrl.training import distributed
+from mmrl.training.columns import Decode, columns_of
 from mmrl.training.metrics import means_over_ranks
 from mmrl.training.prompts import rank_share
 from mmrl.training.rollouts import RolloutSpec, ScoredRollouts, roll_out, rollout_rows, sampling_of
@@ -130,7 +132,8 @@ class Collector:
         return rolled, self.algorithm.second_round(batch, self._generator_for(drawn))
 
     def _batch(self, rolled: ScoredRollouts, *, number: int) -> RolloutBatch:
-        batch = as_batch(rolled, step=number, total_steps=self.section.steps)
+        decode = functools.partial(self.run.processor.decode, skip_special_tokens=True)
+        batch = as_batch(rolled, decode, step=number, total_steps=self.section.steps)
         return replace(batch, policy_version=self.run.policy_version)
 
     def _generator_for(self, drawn: Round) -> Callable[..., RolloutBatch]:
@@ -173,8 +176,11 @@ def staleness(batch: RolloutBatch) -> dict[str, float]:
     return {"rollout/staleness": sum(ages) / len(ages), "rollout/staleness_max": float(max(ages))} if ages else {}
 
 
-def as_batch(rolled: ScoredRollouts, *, step: int, total_steps: int) -> RolloutBatch:
-    """The arrays the algorithm works on; groups are numbered in the order of their prompts."""
+def as_batch(rolled: ScoredRollouts, decode: Decode, *, step: int, total_steps: int) -> RolloutBatch:
+    """The arrays the algorithm works on; groups are numbered in the order of their prompts.
+
+    decode: from token ids to the text that the rewards were given.
+    """
     scores = rolled.scores
     rewards = Rewards(
         torch.from_numpy(np.where(scores.applies_NK, scores.values_NK, np.nan)),
@@ -183,7 +189,10 @@ def as_batch(rolled: ScoredRollouts, *, step: int, total_steps: int) -> RolloutB
         combined_N=torch.from_numpy(scores.rewards_N),
     )
     ids = [prompt_id(item) for item in rolled.prepared]
-    return batch_from_groups(rolled.groups, ids, rewards=rewards, step=step, total_steps=total_steps)
+    batch = batch_from_groups(rolled.groups, ids, rewards=rewards, step=step, total_steps=total_steps)
+    completions = [completion.ids for group in rolled.groups for completion in group.completions]
+    meta = columns_of(scores.extras, scores.columns, completions, decode, width=batch.mask_NC.shape[1])
+    return replace(batch, meta=meta)
 
 
 def _log_parts(rolled: ScoredRollouts, *, values: dict[str, list[float]]) -> None:
