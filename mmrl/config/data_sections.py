@@ -233,6 +233,11 @@ class DataSection(Section):
     max_skipped_fraction: Probability = Field(
         default=0.05, description="share of a dataset's rows that may be left out before the run stops"
     )
+    round_places: bool = Field(
+        default=True,
+        description="boxes, points and times of answers are rounded as the model writes them (whole pixels, 0..1000); "
+        "false: rewards compare with the exact places, as benchmarks do",
+    )
     video: VideoSection = Field(default_factory=VideoSection, description="how clips are opened")
     pdf_dpi: PositiveInt = Field(default=144, description="pixels per inch at which pages of PDFs are drawn")
     allow_urls: bool = Field(

@@ -109,7 +109,7 @@ class Preparer:
                 f"{sample.where}: task {sample.task!r} answers with a {kind}, but the row has no medium for it"
             )
         spaces = {"box_space": self.processor.box_space, "time_space": self.processor.time_space}
-        return to_model_space(sample, medium, kind=kind, **spaces)
+        return to_model_space(sample, medium, kind=kind, rounded=self.data.round_places, **spaces)
 
     def _render(self, sample: Sample, media: Sequence[MediaEntry]) -> Prepared:
         limit = self.data.max_prompt_tokens

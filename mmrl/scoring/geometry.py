@@ -203,9 +203,15 @@ def describe_space(space: str, media_entry: MediaEntry, *, kind: GeometryKind) -
 
 
 def place(
-    values: Sequence[float], media_entry: MediaEntry, *, kind: GeometryKind, source_space: str, target_space: str
+    values: Sequence[float],
+    media_entry: MediaEntry,
+    *,
+    kind: GeometryKind,
+    source_space: str,
+    target_space: str,
+    rounded: bool = True,
 ) -> tuple[float, ...]:
-    """A box, point or time of this medium, converted and rounded to the grid of `target_space`.
+    """A box, point or time of this medium, converted and, if `rounded`, rounded to the grid of `target_space`.
 
     The one way a place gets into the model's space, so an answer, a demonstration and a box inside a prompt agree.
     Raises ValueError for a wrong count of numbers, for numbers that are not finite, and for a box that is reversed or
@@ -225,7 +231,7 @@ def place(
         convert = convert_box if kind == "box" else convert_point
         sizes = {"source_size": media_entry.source_size, "model_size": media_entry.model_size}
         moved = convert(values, source_space, target_space, **sizes)
-    return round_to_space(moved, target_space)
+    return round_to_space(moved, target_space) if rounded else tuple(moved)
 
 
 def _check_box(box: Sequence[float], media_entry: MediaEntry, *, space: str) -> None:
@@ -255,12 +261,15 @@ class _Move:
     medium: MediaEntry
     box_spaces: tuple[str, str] | None
     time_spaces: tuple[str, str] | None
+    rounded: bool
 
     def place(self, values: Sequence[float], kind: GeometryKind) -> list[float]:
         spaces = self.time_spaces if kind == "time" else self.box_spaces
         assert spaces is not None  # move_places rejects kinds that the reward does not declare
         numbers = [float(v) for v in values]
-        return list(place(numbers, self.medium, kind=kind, source_space=spaces[0], target_space=spaces[1]))
+        source, target = spaces
+        moved = place(numbers, self.medium, kind=kind, source_space=source, target_space=target, rounded=self.rounded)
+        return list(moved)
 
     def extent(self, mask_size: Size) -> list[float]:
         assert self.box_spaces is not None
@@ -280,14 +289,20 @@ class _Move:
 
 
 def to_model_space(
-    sample: Sample, media_entry: MediaEntry, *, kind: GeometryKind, box_space: str | None, time_space: str | None
+    sample: Sample,
+    media_entry: MediaEntry,
+    *,
+    kind: GeometryKind,
+    box_space: str | None,
+    time_space: str | None,
+    rounded: bool = True,
 ) -> Sample:
     """The sample with its answer, and its `demonstration` column where there is one, in the space the model writes.
 
     kind: what the task's reward declares (`GEOMETRY`). media_entry: the medium the answer speaks about, resized.
-    box_space (boxes, points) and time_space (times): the model's. Numbers stay a flat list, anything else keeps the
-    form it has (see `mmrl.scoring.places`); text that is one place becomes its numbers, JSON text becomes JSON;
-    demonstration text already in the model's space stays as it is.
+    box_space (boxes, points) and time_space (times): the model's. rounded: to the grid that the model writes.
+    Numbers stay a flat list, anything else keeps the form it has (see `mmrl.scoring.places`); text that is one place
+    becomes its numbers, JSON text becomes JSON; demonstration text already in the model's space stays as it is.
     The returned sample says the model's space in `answer_space`, so a second call changes nothing, and of boxes and
     points the picture's width and height in that space in the column `answer_extent`.
     Raises ConfigError for a missing space and DataError, naming the sample, for values that are no such geometry.
@@ -296,7 +311,7 @@ def to_model_space(
     if source is None or target is None:
         raise ConfigError(missing_space(kind, task=sample.task, answer=source, model=target))
     check_space(source, kind=kind)
-    mover = _mover(media_entry, kind=kind, source=source, target=target)
+    mover = _mover(media_entry, kind=kind, source=source, target=target, rounded=rounded)
 
     def moved(values: Any) -> Any:
         found = _read_text(values, kind=kind) if isinstance(values, str) else values
@@ -320,12 +335,12 @@ def model_space(kind: GeometryKind, *, box_space: str | None, time_space: str | 
     return time_space if kind == "time" else box_space
 
 
-def _mover(media_entry: MediaEntry, *, kind: GeometryKind, source: str, target: str) -> _Move:
+def _mover(media_entry: MediaEntry, *, kind: GeometryKind, source: str, target: str, rounded: bool) -> _Move:
     if kind != "tube":
         both = (source, target)
-        return _Move(media_entry, None if kind == "time" else both, both if kind == "time" else None)
+        return _Move(media_entry, None if kind == "time" else both, both if kind == "time" else None, rounded)
     (box_from, time_from), (box_to, time_to) = source.split(_TUBE), target.split(_TUBE)
-    return _Move(media_entry, (box_from, box_to), (time_from, time_to))
+    return _Move(media_entry, (box_from, box_to), (time_from, time_to), rounded)
 
 
 def _read_text(text: str, *, kind: GeometryKind) -> Any:

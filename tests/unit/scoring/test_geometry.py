@@ -129,6 +129,16 @@ def moved(sample, media_entry, kind="box", box_space="model_px", time_space="sec
     return g.to_model_space(sample, media_entry, kind=kind, box_space=box_space, time_space=time_space)
 
 
+def test_places_may_stay_between_the_grids_lines():
+    """A small box of a large screen: on a grid of 1000 its edges would move by half a unit, a quarter of its width."""
+    seen, spaces = entry(), {"box_space": "0..1000", "time_space": None}
+    sample = boxed([640.3, 360.2, 642.86, 361.64])
+    exact = g.to_model_space(sample, seen, kind="box", rounded=False, **spaces)
+    assert exact.answer == pytest.approx([500.234375, 500.277777, 502.234375, 502.277777], abs=1e-5)
+    assert g.to_model_space(exact, seen, kind="box", rounded=False, **spaces) == exact
+    assert moved(sample, seen, box_space="0..1000").answer == [500, 500, 502, 502]
+
+
 def test_answer_and_demonstration_move_together_and_only_once():
     sample = boxed([128, 72, 640, 360], demonstration=[130, 70, 640, 350], note="kept")
     once = moved(sample, entry())
