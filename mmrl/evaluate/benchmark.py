@@ -99,6 +99,7 @@ class Benchmark:
             too_long="skip",
             bad_media="skip",
             max_skipped_fraction=1.0,
+            round_places=False,
             decode_workers=workers,
         )
         return RunConfig(
