@@ -10,6 +10,7 @@ Media are numbered over the whole conversation: `MediaPart(i)` is the place of m
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -108,16 +109,7 @@ def render(
     """
     conversation = _Conversation(sample.messages, media, processor, sample.where)
     _check_placed(conversation, first_new=0)
-    start = RenderedPrompt(
-        sample_id=sample.sample_id,
-        prompt_ids_T=torch.empty(0, dtype=torch.int64),
-        position_ids_3T=torch.empty(3, 0, dtype=torch.int64),
-        next_position=0,
-        placeholders=(),
-        media=(),
-        engine_ids=(),
-    )
-    prompt = _append(start, _template_pieces(conversation), conversation)
+    prompt = _rendered(sample.sample_id, _template_pieces(conversation), conversation, start=0)
     if max_prompt_tokens is not None:
         check_length(prompt, max_prompt_tokens, processor=processor, where=sample.where)
     return prompt
@@ -213,41 +205,58 @@ def _check_placed(conversation: _Conversation, *, first_new: int) -> None:
 
 def _template_pieces(conversation: _Conversation, *, after_text: int | None = None) -> list[_Piece]:
     """The conversation in the family's form, media unexpanded; only what follows the given text part, if asked."""
-    texts: list[str] = []
-    turns = [
-        {"role": _role(m, conversation), "content": _content(m, texts, conversation)} for m in conversation.messages
-    ]
+    turns = tuple((_role(message, conversation), _form(message, conversation)) for message in conversation.messages)
+    texts = [_part_text(part, conversation) for part in conversation.parts if not isinstance(part, MediaPart)]
+    begin = 0 if after_text is None else 2 * after_text + 2
     try:
-        filled = conversation.processor.apply_template(turns)
+        filled = _filled(conversation.processor, turns, begin)
     except TemplateError as error:
         raise DataError(f"{conversation.where}: the chat template refuses this conversation: {error}") from error
+    except _TextsMoved as error:
+        raise DataError(f"{conversation.where}: {error}") from error
+    return [_Text(texts[piece]) if isinstance(piece, int) else piece for piece in filled]
+
+
+class _TextsMoved(Exception):
+    """A template wrote texts in another order, or not all of them."""
+
+
+@functools.lru_cache(256)
+def _filled(
+    processor: FamilyProcessor, turns: tuple[tuple[str, tuple[str, ...]], ...], begin: int
+) -> tuple[_Piece | int, ...]:
+    """What the chat template writes, from fragment `begin` on; a number is the place of a text.
+
+    turns: role and kinds of the parts. The template sees nothing else, so conversations alike in this are filled once.
+    """
+    numbers = itertools.count()
+    conversation = [{"role": role, "content": [_content(kind, numbers) for kind in kinds]} for role, kinds in turns]
     # re.split with a group: fragment, number of a text, fragment, number, ..., fragment.
-    split = _MARKS.split(filled)
-    if [int(number) for number in split[1::2]] != list(range(len(texts))):
-        raise DataError(f"{conversation.where}: the chat template drops or reorders parts of this conversation")
-    begin = 0 if after_text is None else 2 * after_text + 2
-    pieces: list[_Piece] = []
+    split = _MARKS.split(processor.apply_template(conversation))
+    if [int(number) for number in split[1::2]] != list(range(next(numbers))):
+        raise _TextsMoved("the chat template drops or reorders parts of this conversation")
+    pieces: list[_Piece | int] = []
     for index, piece in enumerate(split[begin:], begin):
-        pieces += [_Text(texts[int(piece)])] if index % 2 else _fragment_pieces(piece, conversation.processor)
-    return pieces
+        pieces += [int(piece)] if index % 2 else _fragment_pieces(piece, processor)
+    return tuple(pieces)
+
+
+def _content(kind: str, numbers: Iterator[int]) -> dict[str, str]:
+    """A part as the template wants it; for every text stands its mark."""
+    return {"type": kind, "text": _MARK.format(next(numbers))} if kind == "text" else {"type": kind}
+
+
+def _form(message: Message, conversation: _Conversation) -> tuple[str, ...]:
+    """The kinds of a message's parts, as templates name them."""
+    return tuple(
+        conversation.media[part.medium].kind if isinstance(part, MediaPart) else "text" for part in message.parts
+    )
 
 
 def _role(message: Message, conversation: _Conversation) -> str:
     if message.role not in ROLES:
         raise DataError(f"{conversation.where}: unknown role {message.role!r}; known: {', '.join(ROLES)}")
     return message.role
-
-
-def _content(message: Message, texts: list[str], conversation: _Conversation) -> list[dict[str, str]]:
-    """The message's parts as the template wants them; every text is put aside in `texts` and replaced by its mark."""
-    content = []
-    for part in message.parts:
-        if isinstance(part, MediaPart):
-            content.append({"type": conversation.media[part.medium].kind})
-        else:
-            content.append({"type": "text", "text": _MARK.format(len(texts))})
-            texts.append(_part_text(part, conversation))
-    return content
 
 
 def _part_text(part: TextPart | GeometryPart | SpacePart, conversation: _Conversation) -> str:
@@ -342,25 +351,29 @@ def _plain_pieces(text: str, processor: FamilyProcessor) -> Iterator[_Piece]:
 
 def _encode(pieces: Iterable[_Piece], processor: FamilyProcessor) -> tuple[list[int], list[Placeholder]]:
     ids: list[int] = []
-    placeholders = []
-    pieces = (_unexpanded(piece, processor) for piece in pieces)
-    for is_text, group in itertools.groupby(pieces, key=lambda piece: isinstance(piece, _Text)):
-        if is_text:
-            ids += processor.encode_text("".join(piece.text for piece in group if isinstance(piece, _Text)))
+    placeholders: list[Placeholder] = []
+    touching: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, _Mark):
+            piece = _unexpanded(piece, processor)
+        if isinstance(piece, _Text):
+            touching.append(piece.text)
             continue
-        for piece in group:
-            if isinstance(piece, _Run):
-                placeholders.append(Placeholder(len(ids), piece.length, piece.medium, piece.first))
-                ids += [piece.token_id] * piece.length
-            elif isinstance(piece, _Token):
-                ids.append(piece.token_id)
+        if touching:
+            ids += processor.encode_text("".join(touching))
+            touching.clear()
+        if isinstance(piece, _Run):
+            placeholders.append(Placeholder(len(ids), piece.length, piece.medium, piece.first))
+            ids += [piece.token_id] * piece.length
+        else:
+            ids.append(piece.token_id)
+    if touching:
+        ids += processor.encode_text("".join(touching))
     return ids, placeholders
 
 
-def _unexpanded(piece: _Piece, processor: FamilyProcessor) -> _Piece:
+def _unexpanded(piece: _Mark, processor: FamilyProcessor) -> _Token | _Text:
     """A mark as the template wrote it: a token, or letters where the vocabulary has none."""
-    if not isinstance(piece, _Mark):
-        return piece
     token_id = processor.special_ids.get(piece.spelling)
     return _Text(piece.spelling) if token_id is None else _Token(token_id)
 
@@ -381,22 +394,34 @@ def _with_completion(prompt: RenderedPrompt, completion_ids: Sequence[int]) -> R
 
 def _append(prompt: RenderedPrompt, pieces: Sequence[_Piece], conversation: _Conversation) -> RenderedPrompt:
     """The prompt with these pieces behind it; media in them are those of the conversation."""
-    processor, media = conversation.processor, conversation.media
-    ids, runs = _encode(_expand(pieces, conversation), processor)
-    positions_3T, next_position = prompt_positions(
-        len(ids), runs, media, processor.geometry, start=prompt.next_position
-    )
-    _assert_counts(runs, [media[medium] for medium in conversation.placed], processor)
+    added = _rendered(prompt.sample_id, pieces, conversation, start=prompt.next_position)
     offset = len(prompt.prompt_ids_T)
-    moved = (Placeholder(run.start + offset, run.length, run.medium, run.first) for run in runs)
+    moved = (Placeholder(run.start + offset, run.length, run.medium, run.first) for run in added.placeholders)
     return RenderedPrompt(
         sample_id=prompt.sample_id,
-        prompt_ids_T=torch.cat((prompt.prompt_ids_T, torch.tensor(ids, dtype=torch.int64))),
-        position_ids_3T=torch.cat((prompt.position_ids_3T, positions_3T), dim=1),
-        next_position=next_position,
+        prompt_ids_T=torch.cat((prompt.prompt_ids_T, added.prompt_ids_T)),
+        position_ids_3T=torch.cat((prompt.position_ids_3T, added.position_ids_3T), dim=1),
+        next_position=added.next_position,
         placeholders=(*prompt.placeholders, *moved),
+        media=added.media,
+        engine_ids=(*prompt.engine_ids, *added.engine_ids),
+    )
+
+
+def _rendered(sample_id: str, pieces: Sequence[_Piece], conversation: _Conversation, *, start: int) -> RenderedPrompt:
+    """These pieces alone, the first one at position `start`."""
+    processor, media = conversation.processor, conversation.media
+    ids, runs = _encode(_expand(pieces, conversation), processor)
+    positions_3T, next_position = prompt_positions(len(ids), runs, media, processor.geometry, start=start)
+    _assert_counts(runs, [media[medium] for medium in conversation.placed], processor)
+    return RenderedPrompt(
+        sample_id=sample_id,
+        prompt_ids_T=torch.tensor(ids, dtype=torch.int64),
+        position_ids_3T=positions_3T,
+        next_position=next_position,
+        placeholders=tuple(runs),
         media=tuple(media),
-        engine_ids=(*prompt.engine_ids, *_encode(pieces, processor)[0]),
+        engine_ids=tuple(_encode(pieces, processor)[0] if conversation.placed else ids),
     )
 
 

@@ -315,3 +315,18 @@ def test_an_old_picture_can_be_shown_again():
     prompt = extend(start, [], [user("Look at ", 0, " again")], [], processor)
     assert [run.medium for run in prompt.placeholders] == [0, 0]
     assert len(prompt.media) == 1
+
+
+@every_family
+def test_a_template_is_filled_once_for_conversations_alike_in_form(kind, monkeypatch):
+    processor = dataclasses.replace(family_processor(kind))
+    entry, asked = picture(kind), []
+    apply = type(processor).apply_template
+    monkeypatch.setattr(type(processor), "apply_template", lambda self, turns: asked.append(1) or apply(self, turns))
+    first, second, other = sample_of(0, "One?"), sample_of(0, "Two or three?"), sample_of("Two or three?", 0)
+    prompts = [render(sample, [entry], processor) for sample in (first, second, other)]
+    assert len(asked) == 2
+    for sample, prompt in zip((first, second, other), prompts, strict=True):
+        assert prompt.prompt_ids_T.tolist() == list(processor_ids(kind, sample, [entry]))
+    small = render(first, [picture(kind, width=64, height=32)], processor)
+    assert small.num_vision_tokens == picture(kind, width=64, height=32).num_tokens
