@@ -48,5 +48,6 @@ def score(
 
 def chance(sample: Sample) -> float | None:
     """One in as many as the row has options; not stated where it does not say."""
-    options = labelled_options(sample)
+    has_options = isinstance(sample.columns.get("options"), dict | list | tuple)
+    options = labelled_options(sample) if has_options else {}
     return 1 / len(options) if options else None

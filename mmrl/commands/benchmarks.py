@@ -36,6 +36,13 @@ def evaluate(
     repeats: Annotated[int | None, typer.Option(min=1, help="Answers to each question.")] = None,
     temperature: Annotated[float | None, typer.Option(min=0.0, help="0: greedy. Default: the task file's.")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
+    options: Annotated[
+        str | None,
+        typer.Option(help="Of multiple choice: written, circular or shuffle:SEED. Default: the task file's."),
+    ] = None,
+    variant: Annotated[
+        str | None, typer.Option(help="Of the task files, or `default`. Default: the one for the model.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of sampling.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Questions that the engine has at once.")] = 16,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for a question; then it has failed.")] = 1800.0,
@@ -70,6 +77,8 @@ def evaluate(
         repeats=repeats,
         temperature=temperature,
         max_new_tokens=max_new_tokens,
+        options=options,
+        variant=variant,
         seed=seed,
         batch=batch,
         workers=workers,

@@ -24,6 +24,7 @@ from mmrl.errors import ConfigError, MmrlError
 from mmrl.evaluate.ahead import Openers
 from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, open_router, read_rows
 from mmrl.evaluate.flight import BatchFlight, Flight, JoiningFlight
+from mmrl.evaluate.options import read_order
 from mmrl.evaluate.progress import EvaluationProgress
 from mmrl.evaluate.records import EXTENT, Record, RecordFile
 from mmrl.evaluate.result import (
@@ -54,7 +55,8 @@ class EvaluateRequest:
     (None: its path) and the environment variable of a token. deadline_s: of a question, from when the engine has it.
     predict_only: answers are stored, not scored, and rows need no answer. strict: a failed question makes the exit
     code 1. retry_failed: ask again what failed before. rescore: score stored
-    answers, without a model. repeats, temperature, max_new_tokens: None: as the task files say.
+    answers, without a model. repeats, temperature, max_new_tokens, options (as --options spells them): None: as the
+    task files say. variant: of the task files; None: the one for the model.
     """
 
     model: ModelSection
@@ -73,6 +75,8 @@ class EvaluateRequest:
     repeats: int | None = None
     temperature: float | None = None
     max_new_tokens: int | None = None
+    options: str | None = None
+    variant: str | None = None
     seed: int = 0
     batch: int = 16
     workers: int = 0
@@ -98,12 +102,13 @@ def evaluate_command(request: EvaluateRequest) -> int:
     """
     _check(request)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    benchmarks = [_benchmark(name, request) for name in request.tasks]
+    benchmarks = [load_benchmark(name) for name in request.tasks]
     if len({benchmark.name for benchmark in benchmarks}) < len(benchmarks):
         raise ConfigError("a benchmark is named twice in --tasks")
+    processor = processor_of(request.model)
+    benchmarks = [_as_asked(benchmark, request, processor) for benchmark in benchmarks]
     made_with = _made_with(request)
     _claim(request.out, made_with)
-    processor = processor_of(request.model)
     with ExitStack() as stack:
         opener = stack.enter_context(MediaOpener(VideoSection(), workers=1))  # for what is opened a second time
         plans, outcomes = [], {}
@@ -135,8 +140,11 @@ def _check(request: EvaluateRequest) -> None:
         raise ConfigError("--predict-only stores answers without scores, --rescore scores them: give one of them")
 
 
-def _benchmark(name: str, request: EvaluateRequest) -> Benchmark:
-    return load_benchmark(name).answered_by(
+def _as_asked(benchmark: Benchmark, request: EvaluateRequest, processor: FamilyProcessor) -> Benchmark:
+    """The benchmark in the variant for the model, and with what the command line changes."""
+    chosen = benchmark.for_model(processor) if request.variant is None else benchmark.in_variant(request.variant)
+    ordered = chosen if request.options is None else chosen.with_options(read_order(request.options))
+    return ordered.answered_by(
         repeats=request.repeats, temperature=request.temperature, max_new_tokens=request.max_new_tokens
     )
 

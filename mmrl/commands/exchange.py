@@ -89,7 +89,8 @@ def _rows(task: str, request: ExportRequest, results: dict[str, Any]) -> tuple[B
     row = results["benchmarks"].get(Path(task).stem if task.endswith((".yaml", ".yml")) else task)
     if row is None or "score" not in row:
         raise ConfigError(f"{request.results} has no scores of {task!r}; has: {', '.join(results['benchmarks'])}")
-    benchmark = load_benchmark(task).answered_by(**row["answers"])
+    benchmark = load_benchmark(task).in_variant(row["variant"]).answered_by(**row["answers"])
+    benchmark = benchmark.with_options(row["options"])
     if benchmark.hash != row["task_hash"]:
         raise ConfigError(f"{task}: the task file is another than the one that was asked ({request.results / RESULTS})")
     return benchmark, read_rows(benchmark, _config(benchmark), root=request.root, limit=row["n_total"])
@@ -115,8 +116,8 @@ def import_command(request: ImportRequest) -> int:
     samples = {sample.sample_id: sample for sample in rows.samples}
     found = exchange.matched(answers, list(samples.values()), field=field, name=str(request.file))
     with Router(config.rewards, relative_to=benchmark.relative_to) as router:
-        router.validate(rows.samples.task_counts())
-        for task in rows.samples.task_counts():
+        router.validate(rows.read.task_counts())
+        for task in rows.read.task_counts():
             if router.geometry_kind(task) is not None:
                 fact = "answers are places in the space of a model, which the file does not name"
                 raise ConfigError(f"{benchmark.name}: {fact}; ask the model itself (mmrl evaluate)")

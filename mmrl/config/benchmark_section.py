@@ -9,7 +9,19 @@ from pydantic import Field, model_validator
 
 from mmrl.config.data_sections import DatasetSection
 from mmrl.config.reward_sections import RewardPart
-from mmrl.config.section import Count, NonNegativeFloat, PositiveFloat, PositiveInt, Probability, Section
+from mmrl.config.section import (
+    BudgetClass,
+    Count,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Probability,
+    Section,
+)
+
+# The column that rows have in circular mode: the id of the question that they are a rotation of.
+ROTATION_OF = "rotation_of"
 
 
 class AnswerSection(Section):
@@ -96,6 +108,26 @@ class AverageSection(Section):
         return (self.all_of,) if isinstance(self.all_of, str) else self.all_of
 
 
+class ShuffleSection(Section):
+    """The options of every row in an order drawn from this seed and the row's id."""
+
+    shuffle: NonNegativeInt = Field(description="seed of the order")
+
+
+class VariantSection(Section):
+    """What models of a family, or in a mode, are asked with in place of the task file's own; null, empty: no change."""
+
+    system_prompt: str | None = Field(default=None, description="in place of data.system_prompt")
+    user_template: str | None = Field(
+        default=None, description="in place of data.user_template and of all data.task_templates"
+    )
+    task_templates: dict[str, str] = Field(default_factory=dict, description="over data.task_templates, by task")
+    budgets: dict[str, BudgetClass] = Field(default_factory=dict, description="over data.budgets, by class")
+    answers: AnswerSection = Field(
+        default_factory=AnswerSection, description="the keys that are set, in place of the same ones of `answers`"
+    )
+
+
 class BenchmarkSection(Section):
     """One task file: datasets/benchmarks/<name>.yaml. Its paths start from the folder of benchmarks (--root)."""
 
@@ -107,6 +139,16 @@ class BenchmarkSection(Section):
         "answers to rows of this kind are"
     )
     answers: AnswerSection = Field(default_factory=AnswerSection, description="how answers are drawn")
+    variants: dict[str, VariantSection] = Field(
+        default_factory=dict,
+        description="by model family (qwen3_vl), `thinking` or both (qwen3_vl_thinking): what such models are asked "
+        "with instead; the most specific one is taken, --variant names another",
+    )
+    options: Literal["written", "circular"] | ShuffleSection = Field(
+        default="written",
+        description="of multiple choice: {shuffle: SEED}: in another order; circular: the question is asked in every "
+        "rotation of its options, and right only if all answers are",
+    )
     report: tuple[str, ...] = Field(default=(), description="columns by whose values scores are reported, too")
     average: Literal["rows"] | AverageSection = Field(
         default="rows", description="the score: mean over rows, or by `groups` and `all_of`, or by `shares`"
@@ -142,13 +184,18 @@ class BenchmarkSection(Section):
     @property
     def how(self) -> AverageSection:
         """How the score is made."""
-        return as_average(self.average)
+        return self._with_rotations_as_one(as_average(self.average))
 
     def averages(self) -> Iterator[tuple[str, AverageSection]]:
         """All, by the key that says them."""
         yield "average", self.how
         for name, average in self.also.items():
-            yield f"also.{name}", as_average(average)
+            yield f"also.{name}", self._with_rotations_as_one(as_average(average))
+
+    def _with_rotations_as_one(self, average: AverageSection) -> AverageSection:
+        """In circular mode. What a task file makes one itself holds all rotations of its rows anyway."""
+        alone = self.options != "circular" or average.all_of_columns or average.mean_of
+        return average if alone else average.model_copy(update={"all_of": ROTATION_OF})
 
 
 def as_average(said: Literal["rows"] | AverageSection) -> AverageSection:

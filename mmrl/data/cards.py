@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from mmrl.config.load import read_section
@@ -133,13 +134,18 @@ class CardReader:
     templates: Templates
     rules: MediaRules = field(default_factory=MediaRules)
 
-    def sample(self, row: Mapping[str, Any], *, number: int, origin: str) -> Sample:
-        """The Sample of a row. DataError (MissingMediaError for an absent file) starts with the row's place."""
+    def sample(
+        self, row: Mapping[str, Any], *, number: int, origin: str, given: Mapping[str, Any] = MappingProxyType({})
+    ) -> Sample:
+        """The Sample of a row. DataError (MissingMediaError for an absent file) starts with the row's place.
+
+        given: values of columns in place of the row's, as of `with_made`.
+        """
         where, sample_id = origin, None
         try:
             sample_id = self.sample_id(row, number)
             where = f"{origin} (id={sample_id})"
-            return self._sample(with_made(row, self.card.make), sample_id=sample_id, origin=origin)
+            return self._sample(with_made(row, self.card.make, given=given), sample_id=sample_id, origin=origin)
         except DataError as error:
             raise type(error)(error.reason, where=where, sample_id=sample_id, path=error.path) from error
 

@@ -11,6 +11,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from mmrl.config.data_sections import MadeColumn
@@ -20,16 +21,22 @@ from mmrl.errors import ConfigError, DataError, type_words
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def with_made(row: Mapping[str, Any], make: Mapping[str, MadeColumn]) -> Mapping[str, Any]:
+def with_made(
+    row: Mapping[str, Any], make: Mapping[str, MadeColumn], *, given: Mapping[str, Any] = MappingProxyType({})
+) -> Mapping[str, Any]:
     """The row with the columns that a card makes; one may use those made before it, and replace one of the row.
+
+    given: values of columns, the row's or made ones, that stand in place of theirs; what is made of them is made anew.
 
     >>> with_made({"A": "red", "B": "blue"}, {"options": MadeColumn(items=("A", "B"))})["options"]
     ['red', 'blue']
     """
-    if not make:
+    if not make and not given:
         return row
-    done = dict(row)
+    done = {**row, **given}
     for name, how in make.items():
+        if name in given:
+            continue
         try:
             done[name] = _MAKERS[how.made_by](how, done)
         except DataError as error:

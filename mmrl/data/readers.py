@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, overload
 
 import numpy as np
@@ -41,9 +42,9 @@ class _Dataset:
     task_names: tuple[str, ...]
     budgets: dict[str, int]
 
-    def sample(self, index: int) -> Sample:
+    def sample(self, index: int, given: Mapping[str, Any] = MappingProxyType({})) -> Sample:
         row = int(self.row_N[index])
-        return self.reader.sample(self.rows.read(row), number=row, origin=self.rows.origin(row))
+        return self.reader.sample(self.rows.read(row), number=row, origin=self.rows.origin(row), given=given)
 
 
 class SampleSet(Sequence[Sample]):
@@ -80,6 +81,10 @@ class SampleSet(Sequence[Sample]):
         if isinstance(index, slice):
             return SampleSet(self._datasets, self._dataset_N[index], self._index_N[index])
         return self._datasets[self._dataset_N[index]].sample(int(self._index_N[index]))
+
+    def with_columns(self, index: int, given: Mapping[str, Any]) -> Sample:
+        """Row `index` as a sample, with other values of columns, which prompt and made columns see."""
+        return self._datasets[self._dataset_N[index]].sample(int(self._index_N[index]), given)
 
     def task_counts(self) -> Counter[str]:
         """Rows per task."""

@@ -14,7 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mmrl.config.benchmark_section import AnswerSection, BenchmarkSection
+from mmrl.config.benchmark_section import (
+    ROTATION_OF,
+    AnswerSection,
+    BenchmarkSection,
+    ShuffleSection,
+    VariantSection,
+)
 from mmrl.config.load import read_section
 from mmrl.config.reward_sections import RewardPart
 from mmrl.config.schema import (
@@ -34,27 +40,34 @@ from mmrl.data.readers import SampleSet, card_reader, read_dataset
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import Skipped, SkippedLog
 from mmrl.data.source import source_name
+from mmrl.data.template_library import user_text
 from mmrl.errors import ConfigError, DataError, did_you_mean, known_names
+from mmrl.evaluate.options import MovedOptions, Order, option_columns
 from mmrl.models.families import FamilyProcessor
 from mmrl.plugins import shipped_dir
 from mmrl.rollout.types import Sampling
 from mmrl.scoring.router import Router
 
 TASK = "parts"
+DEFAULT, THINKING = "default", "thinking"
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A task file that was read. name: its file's stem. relative_to: what rewards of its own start from."""
+    """A task file that was read. name: its file's stem. relative_to: what rewards of its own start from.
+
+    variant: the one of the section's variants that is in it.
+    """
 
     name: str
     section: BenchmarkSection
     relative_to: Path
+    variant: str = DEFAULT
 
     @cached_property
     def hash(self) -> str:
-        """Of all that moves a score: the task file, without where its facts are from."""
-        facts = self.section.model_dump(mode="json", exclude={"provenance"})
+        """Of all that moves a score: the task file, without where its facts are from and variants not in force."""
+        facts = self.section.model_dump(mode="json", exclude={"provenance", "variants"})
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -84,6 +97,27 @@ class Benchmark:
                 f"{self.name}: {answers.repeats} answers at temperature 0 would be equal; give --temperature"
             )
         return replace(self, section=self.section.model_copy(update={"answers": answers}))
+
+    def for_model(self, processor: FamilyProcessor) -> Benchmark:
+        """In the variant for a model's family and mode, the most specific one that the task file has."""
+        family = processor.family.name
+        wanted = (f"{family}_{THINKING}", THINKING, family) if processor.thinks else (family,)
+        return self.in_variant(next((name for name in wanted if name in self.section.variants), DEFAULT))
+
+    def in_variant(self, name: str) -> Benchmark:
+        """In the variant of this name, before anything else changes its answers; ConfigError for an unknown one."""
+        if name == DEFAULT:
+            return self
+        known = (DEFAULT, *self.section.variants)
+        if name not in known:
+            listed = ", ".join(known)
+            raise ConfigError(f"{self.name}: no variant {name!r}; known: {listed}{did_you_mean(name, known)}")
+        return replace(self, section=_in_variant(self.section, self.section.variants[name]), variant=name)
+
+    def with_options(self, order: Order | Mapping[str, int]) -> Benchmark:
+        """With the options of its questions in this order, also as results.json has it."""
+        order = ShuffleSection.model_validate(order) if isinstance(order, Mapping) else order
+        return replace(self, section=self.section.model_copy(update={"options": order}))
 
     def config(
         self, model: ModelSection, *, cache: CacheSection, budgets: Mapping[str, BudgetClass], workers: int
@@ -115,10 +149,12 @@ class Benchmark:
 class Rows:
     """The questions of a benchmark. failed: rows whose medium is not there; they count as questions.
 
+    read: the rows that are there; samples: what is asked of them, the same unless their options are moved.
     failed_columns: what `columns_of` says of the others, by `where`.
     """
 
-    samples: SampleSet
+    read: SampleSet
+    samples: Sequence[Sample]
     failed: tuple[Skipped, ...]
     failed_columns: Mapping[str, Mapping[str, Any]]
 
@@ -137,7 +173,14 @@ def load_benchmark(name: str) -> Benchmark:
             f"shipped: {known_names(known, listed_by='mmrl list benchmarks')}; a file of yours is named by its path"
         )
         raise ConfigError(f"no benchmark {name!r}; {listed}{did_you_mean(name, known)}")
-    return Benchmark(path.stem, read_section(path, BenchmarkSection), path.absolute().parent)
+    section = read_section(path, BenchmarkSection)
+    data = section.data.model_copy(
+        update={
+            "user_template": _text(section.data.user_template),
+            "task_templates": _texts(section.data.task_templates),
+        }
+    )
+    return Benchmark(path.stem, section.model_copy(update={"data": data}), path.absolute().parent)
 
 
 def shipped_benchmarks() -> tuple[str, ...]:
@@ -158,27 +201,41 @@ def read_rows(
     if not needs_answers:
         section = _without_answers(section)
     samples = read_dataset(section, data=config.data, relative_to=root, skipped=skipped)
-    rows = Rows(samples, skipped.rows, _columns_of_failed(skipped.rows, section, data=config.data, root=root))
+    rows = Rows(samples, samples, skipped.rows, _columns_of_failed(skipped.rows, section, data=config.data, root=root))
     expected = benchmark.section.expect.rows
     if expected is not None and limit is None and rows.size != expected:
         raise DataError(
             f"benchmark {benchmark.name}: {root / dataset.path} has {rows.size} rows, the task file expects "
             f"{expected}; use the published files, or set expect.rows in a task file of your own"
         )
-    first = samples[0]
+    if benchmark.section.options != "written":
+        rows = _with_moved_options(rows, benchmark)
+    first = rows.samples[0]
     for column in (*benchmark.section.expect.columns, *_named_columns(benchmark.section)):
         if column not in columns_of(first):
             known = ", ".join(columns_of(first))
             raise DataError(
                 f"{first.where}: no column {column!r}, which benchmark {benchmark.name} names; has: {known}"
             )
-    for index in range(len(samples)) if needs_answers else ():
-        if (sample := samples[index]).answer in (None, "", []):
+    for sample in rows.samples if needs_answers else ():
+        if sample.answer in (None, "", []):
             raise DataError(
                 f"{sample.where}: benchmark {benchmark.name}: no answer; this split cannot be scored (its answers may "
                 "not be published): give --predict-only to store what the model answers"
             )
     return rows
+
+
+def _with_moved_options(rows: Rows, benchmark: Benchmark) -> Rows:
+    columns = option_columns(benchmark.parts, relative_to=benchmark.relative_to)
+    if not columns:
+        raise ConfigError(f"{benchmark.name}: its score reads no options, so there are none to move")
+    failed = rows.failed_columns
+    if benchmark.section.options == "circular":
+        ids = {row.where: row.sample_id or row.where for row in rows.failed}
+        failed = {where: {**of, ROTATION_OF: ids[where]} for where, of in failed.items()}
+    moved = MovedOptions(rows.read, benchmark.section.options, columns)
+    return replace(rows, samples=moved, failed_columns=failed)
 
 
 def columns_of(sample: Sample) -> dict[str, Any]:
@@ -191,14 +248,14 @@ def open_router(benchmark: Benchmark, config: RunConfig, rows: Rows, processor: 
     cannot run here, places without a space on both sides, and media without a budget class.
     """
     [dataset] = config.data.val
-    for sample in rows.samples.first_of_budgets().values():
+    for sample in rows.read.first_of_budgets().values():
         for ref in sample.media:
             resolve_budget(config, dataset, sample, ref)
-    tasks = rows.samples.task_counts()
+    tasks = rows.read.task_counts()
     router = Router(config.rewards, relative_to=benchmark.relative_to)
     router.validate(sorted(tasks))
     spaces = {"box_space": processor.box_space, "time_space": processor.time_space}
-    router.check_spaces({task: rows.samples.of_tasks([task])[0].answer_space for task in tasks}, **spaces)
+    router.check_spaces({task: rows.read.of_tasks([task])[0].answer_space for task in tasks}, **spaces)
     return router
 
 
@@ -208,6 +265,30 @@ def budgets_of(samples: Sequence[Sample], config: RunConfig) -> dict[str, Budget
     known = {**config.budgets, **dataset.budgets}
     used = {ref.budget or sample.modality for sample in samples for ref in sample.media}
     return {name: known[name] for name in sorted(used & known.keys())}
+
+
+def _in_variant(section: BenchmarkSection, variant: VariantSection) -> BenchmarkSection:
+    data = section.data
+    changes: dict[str, Any] = {"budgets": {**data.budgets, **variant.budgets}}
+    kept = data.task_templates if variant.user_template is None else {}
+    changes["task_templates"] = {**kept, **_texts(variant.task_templates)}
+    changes["user_template"] = _text(variant.user_template) or data.user_template
+    changes["system_prompt"] = variant.system_prompt or data.system_prompt
+    own = {key: getattr(variant.answers, key) for key in variant.answers.model_fields_set}
+    answers = section.answers.model_copy(update=own)
+    return section.model_copy(update={"data": data.model_copy(update=changes), "answers": answers})
+
+
+def _text(template: str | None) -> str | None:
+    """A template itself where a shipped one is named: results and hashes are of its text."""
+    try:
+        return None if template is None else user_text(template)
+    except ConfigError as error:
+        raise ConfigError(f"a user template {error}") from error
+
+
+def _texts(templates: Mapping[str, str]) -> dict[str, str]:
+    return {task: text for task, template in templates.items() if (text := _text(template)) is not None}
 
 
 def _columns_of_failed(

@@ -81,6 +81,12 @@ class FamilyProcessor:
     time_space: str
     enable_thinking: bool | None = None
 
+    @property
+    def thinks(self) -> bool:
+        """Whether replies begin with a thought: the chat template opens one, or is told that there will be one."""
+        asked = self.apply_template([{"role": "user", "content": [{"type": "text", "text": "?"}]}])
+        return self.enable_thinking is True or asked.rstrip().endswith("<think>")
+
     def encode_text(self, text: str) -> list[int]:
         """Ids of plain text. `<|im_end|>` typed by somebody becomes several ordinary tokens."""
         return self.encoder.encode(text)

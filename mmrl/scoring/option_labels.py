@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, islice, product
+from typing import Any
 
 from mmrl.data.sample import Sample
+from mmrl.scoring.gold import bad_column
+from mmrl.scoring.literals import is_number
 
 _WRITTEN = re.compile(r"\s*\(?([A-Za-z]{1,2})[).:]\s+(?=\S)")
+_LABEL = re.compile(r"([A-Za-z]{1,2})")
 
 
 def labelled_options(sample: Sample, *, column: str = "options") -> Mapping[str, str]:
@@ -17,16 +21,38 @@ def labelled_options(sample: Sample, *, column: str = "options") -> Mapping[str,
 
     What a list writes before its texts (`A. red`, `(B) blue`) is taken off where it is those labels, in whatever
     order: it says how the options are called. An entry of a mapping without a text is no option: files with one type
-    for all rows fill up with nulls.
+    for all rows fill up with nulls. Raises RewardError for a column that is neither.
     """
     value = sample.columns.get(column)
-    if isinstance(value, dict):
-        return {str(label).strip().upper(): str(text) for label, text in value.items() if text is not None}
-    texts = [str(option) for option in value] if isinstance(value, list | tuple) else []
-    labels = list(islice(_labels(), len(texts)))
-    written = [_WRITTEN.match(text) for text in texts]
-    named = {match[1].upper(): text[match.end() :] for text, match in zip(texts, written, strict=True) if match}
-    return named if named and named.keys() == set(labels) else dict(zip(labels, texts, strict=True))
+    if value is None:
+        return {}
+    given = {label: text for label, text in value.items() if text is not None} if isinstance(value, dict) else value
+    entries = given.values() if isinstance(given, dict) else given
+    if not isinstance(given, dict | list | tuple) or not all(map(_is_text, entries)):
+        raise bad_column(sample, column, wanted="a list of options or a mapping of labels to them, texts or numbers")
+    if isinstance(given, dict):
+        return {str(label).strip().upper(): str(text) for label, text in given.items()}
+    texts, prefixes = [str(text) for text in given], option_prefixes(given)
+    written = [match[1].upper() for prefix in prefixes if (match := _LABEL.search(prefix))]
+    labels = written or islice(_labels(), len(texts))
+    return {label: text[len(prefix) :] for label, text, prefix in zip(labels, texts, prefixes, strict=True)}
+
+
+def option_prefixes(options: Sequence[Any]) -> list[str]:
+    """What a list writes before its texts where it is their labels, each once; else nothing.
+
+    >>> option_prefixes(["B. red", "A. blue"]), option_prefixes(["A. red", "blue"])
+    (['B. ', 'A. '], ['', ''])
+    """
+    texts = [str(option) for option in options]
+    written = [match for text in texts if (match := _WRITTEN.match(text))]
+    labels = set(islice(_labels(), len(texts)))
+    is_labelled = len(written) == len(texts) and {match[1].upper() for match in written} == labels
+    return [match[0] for match in written] if is_labelled else [""] * len(texts)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | bool) or is_number(value)
 
 
 def _labels() -> Iterator[str]:
