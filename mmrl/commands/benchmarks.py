@@ -44,7 +44,8 @@ def evaluate(
         str | None, typer.Option(help="Of the task files, or `default`. Default: the one for the model.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of sampling.")] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="Questions that the engine has at once.")] = 16,
+    batch: Annotated[int, typer.Option(min=1, help="Questions that an engine has at once.")] = 16,
+    dp: Annotated[int, typer.Option(min=1, help="Engines on this machine: one a GPU.")] = 1,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for a question; then it has failed.")] = 1800.0,
     workers: Annotated[int, typer.Option(min=0, help="Decoder processes; 0: one per core.")] = 0,
     dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Type of the weights.")] = "bfloat16",
@@ -81,6 +82,7 @@ def evaluate(
         variant=variant,
         seed=seed,
         batch=batch,
+        dp=dp,
         workers=workers,
         retry_failed=retry_failed,
         rescore=rescore,

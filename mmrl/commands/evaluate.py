@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -23,8 +23,10 @@ from mmrl.data.skipped import SkippedLog
 from mmrl.errors import ConfigError, MmrlError
 from mmrl.evaluate.ahead import Openers
 from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, open_router, read_rows
-from mmrl.evaluate.flight import BatchFlight, Flight, JoiningFlight
+from mmrl.evaluate.engines import LocalEngine, open_flight
+from mmrl.evaluate.flight import Flight
 from mmrl.evaluate.options import read_order
+from mmrl.evaluate.processes import ProcessFlight
 from mmrl.evaluate.progress import EvaluationProgress
 from mmrl.evaluate.records import EXTENT, Record, RecordFile
 from mmrl.evaluate.result import (
@@ -39,7 +41,7 @@ from mmrl.evaluate.result import (
 from mmrl.evaluate.runner import Job, Runner, rescore
 from mmrl.evaluate.servers import ServerFlight, endpoints
 from mmrl.models.families import FamilyProcessor
-from mmrl.models.load import load_weights, processor_of
+from mmrl.models.load import processor_of
 from mmrl.models.trained_with import checkpoint_settings
 from mmrl.scoring.router import Router
 from mmrl.training.run_folder import environment
@@ -51,8 +53,9 @@ MODEL = "model.json"
 class EvaluateRequest:
     """What is evaluated. tasks: names of shipped benchmarks or paths of task files. root: folder of their files.
 
-    batch: requests that the engine has at once. servers: where engine `openai` asks, with the model's name there
-    (None: its path) and the environment variable of a token. deadline_s: of a question, from when the engine has it.
+    batch: requests that an engine has at once. dp: engines on this machine. servers: where engine `openai` asks, with
+    the model's name there (None: its path) and the environment variable of a token. deadline_s: of a question, from
+    when the engine has it.
     predict_only: answers are stored, not scored, and rows need no answer. strict: a failed question makes the exit
     code 1. retry_failed: ask again what failed before. rescore: score stored
     answers, without a model. repeats, temperature, max_new_tokens, options (as --options spells them): None: as the
@@ -79,6 +82,7 @@ class EvaluateRequest:
     variant: str | None = None
     seed: int = 0
     batch: int = 16
+    dp: int = 1
     workers: int = 0
     retry_failed: bool = False
     rescore: bool = False
@@ -136,6 +140,8 @@ def _check(request: EvaluateRequest) -> None:
         raise ConfigError("--engine openai needs --server URL (up to /v1), once for each server")
     if request.engine != "openai" and (request.servers or request.server_model or request.token_env):
         raise ConfigError("--server, --server-model and --token-env are for --engine openai")
+    if request.engine == "openai" and request.dp > 1:
+        raise ConfigError("--dp starts engines on this machine; of servers give --server once for each")
     if request.predict_only and request.rescore:
         raise ConfigError("--predict-only stores answers without scores, --rescore scores them: give one of them")
 
@@ -258,7 +264,7 @@ def _answer(plans: Sequence[_Plan], request: EvaluateRequest, processor: FamilyP
             jobs,
             flight,
             openers,
-            ready=2 * request.batch,
+            ready=2 * request.batch * request.dp,
             deadline_s=request.deadline_s,
             seed=request.seed,
             told=told,
@@ -289,23 +295,13 @@ def _open_flight(
             timeout_s=request.deadline_s,
         )
         return stack.enter_context(ServerFlight(servers, processor, size=request.batch))
-    model = load_weights(request.model).eval()
-    if request.engine == "hf":
-        from mmrl.rollout.hf_engine import HfEngine
-
-        return BatchFlight(HfEngine(model, processor), size=request.batch)
-    from mmrl.models.merged import merged_parameters
-    from mmrl.rollout.vllm_engine import VllmEngine
-    from mmrl.rollout.vllm_types import CoreOptions
-
     sections = [plan.job.benchmark.section for plan in plans]
     longest = max(section.max_prompt_tokens + section.answers.max_new_tokens for section in sections)
-    options = CoreOptions(
-        dtype=request.model.dtype, max_model_len=longest, trust_remote_code=request.model.trust_remote_code
-    )
-    engine = stack.enter_context(closing(VllmEngine(processor, options)))
-    engine.sync_weights(merged_parameters(model), 0)
-    return JoiningFlight(engine, size=request.batch)
+    engine = LocalEngine(request.engine, request.model, longest, size=request.batch)
+    count = min(request.dp, sum(len(plan.job.todo) for plan in plans))
+    if count > 1:
+        return stack.enter_context(ProcessFlight(engine, count=count))
+    return stack.enter_context(open_flight(engine, processor))
 
 
 def _finished(plan: _Plan, out: Path) -> Outcome:

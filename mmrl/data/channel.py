@@ -1,16 +1,26 @@
-"""Messages between a program and its decoder processes: a pickled object of ours, then raw bytes, over a socket."""
+"""Processes that a program starts for work of its own (decoders, engines), and messages to and from them.
+
+A message is a pickled object of ours, then raw bytes, over a socket.
+"""
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import struct
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import mmrl
+
 _HEADER = struct.Struct("<QQ")  # bytes of the object, bytes of the payload
 _BUFFER_BYTES = 1 << 20
+_PACKAGE_ROOT = str(Path(mmrl.__file__).resolve().parent.parent)
 
 
 class Channel:
@@ -52,3 +62,22 @@ class Channel:
                 raise EOFError("the other end was closed")
             done += count
         return data
+
+
+def start_program(module: str, **environment: str) -> tuple[subprocess.Popen[bytes], Channel]:
+    """`python -m MODULE FD` with one end of a socket, FD, and the other end. It must end when the socket closes.
+
+    What it prints goes to standard error.
+    """
+    path = os.pathsep.join([_PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            env={**os.environ, "PYTHONPATH": path, **environment},
+            process_group=0,  # Ctrl-C in a terminal goes to the program, which then ends this process
+        )
+    return process, Channel(ours)

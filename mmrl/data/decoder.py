@@ -11,20 +11,15 @@ import contextlib
 import os
 import select
 import signal
-import socket
-import subprocess
-import sys
 import time
 import weakref
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
 
-import mmrl
 from mmrl.config.schema import BudgetClass, VideoSection
-from mmrl.data.channel import Channel
+from mmrl.data.channel import start_program
 from mmrl.data.locations import PdfPage
 from mmrl.data.opening import OpenedMedia, OpenJob, open_medium, reader_of
 from mmrl.data.sample import MediaRef
@@ -34,8 +29,6 @@ from mmrl.errors import MediaError, MmrlError
 
 START_LIMIT_S = 300.0
 """Longest a decoder process may take to import its libraries (seconds on an idle machine)."""
-
-_PACKAGE_ROOT = str(Path(mmrl.__file__).resolve().parent.parent)
 
 Result = OpenedMedia | MediaError
 
@@ -146,16 +139,8 @@ class _DecoderProcess:
     """One decoder process and the job it works on."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._popen = subprocess.Popen(
-                [sys.executable, "-m", "mmrl.data.decode_worker", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env=_worker_environment(),
-                process_group=0,  # Ctrl-C in a terminal goes to the program, which then ends this process
-            )
-        self.channel = Channel(ours)
+        single = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        self._popen, self.channel = start_program("mmrl.data.decode_worker", **single)
         self.number = -1
         self._job: OpenJob | None = None
         self._ready = False
@@ -216,11 +201,6 @@ class _DecoderProcess:
         self._popen.kill()
         self._popen.wait()
         self.channel.close()
-
-
-def _worker_environment() -> dict[str, str]:
-    path = os.pathsep.join([_PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def _with_news(processes: list[_DecoderProcess], *, wait: bool = True) -> list[_DecoderProcess]:

@@ -83,8 +83,12 @@ def _open_client(config: RunConfig, processor: FamilyProcessor) -> Engine:
 
 
 def _needed_length(config: RunConfig, folder: Path) -> int:
-    """Tokens of the longest allowed prompt with its completion, at most what the model's config.json states."""
+    """Tokens of the longest allowed prompt with its completion, at most what the model takes."""
     sections = [config.data, *(stage.data for stage in config.stages if stage.data is not None)]
-    needed = max(data.max_prompt_tokens for data in sections) + config.rollout.max_new_tokens
+    return within_model(folder, max(data.max_prompt_tokens for data in sections) + config.rollout.max_new_tokens)
+
+
+def within_model(folder: Path, length: int) -> int:
+    """A length in tokens, at most what the model's config.json states."""
     stated = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return min(needed, stated.get("text_config", stated).get("max_position_embeddings", needed))
+    return min(length, stated.get("text_config", stated).get("max_position_embeddings", length))
