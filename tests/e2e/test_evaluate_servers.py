@@ -3,14 +3,13 @@
 import base64
 import io
 import json
-import threading
 import zlib
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from pathlib import Path
 
 import pytest
 from makers.benchmarks import ROWS, write_benchmarks
+from makers.chat_server import ChatServer, parts
 from makers.command import mmrl
 from makers.tiny_models import tiny_model_dir
 from PIL import Image
@@ -20,49 +19,12 @@ from mmrl.scoring.judge import endpoint
 LETTERS = "ABC"
 
 
-class Server:
-    """Answers a question by a hash of it. fails: whether a request gets status 500. bodies: the requests."""
+def letter(body: dict) -> str:
+    """By a hash of the question."""
+    return LETTERS[zlib.crc32(json.dumps(body["messages"]).encode()) % len(LETTERS)]
 
-    def __init__(self, fails: Callable[[dict], bool] = lambda body: False) -> None:
-        self.bodies: list[dict] = []
-        self.tokens: list[str | None] = []
-        server = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.send(200, {"data": [{"id": "tiny"}]})
-
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                server.bodies.append(body)
-                server.tokens.append(self.headers["authorization"])
-                if fails(body):
-                    self.send(500, {"error": "The answer is A, B, C or D: overloaded"})
-                    return
-                letter = LETTERS[zlib.crc32(json.dumps(body["messages"]).encode()) % len(LETTERS)]
-                choice = {"message": {"content": letter}, "finish_reason": "stop"}
-                self.send(200, {"choices": [choice], "usage": {"completion_tokens": 2}})
-
-            def send(self, status, content):
-                data = json.dumps(content).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format, *args):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
-
-    def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
+Server = partial(ChatServer, letter)
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +47,6 @@ def rows(out: Path, task: str) -> dict[str, dict]:
     found = [json.loads(line) for line in (out / task / "samples.jsonl").read_text().splitlines()]
     assert len({row["key"] for row in found}) == len(found)
     return {row["key"]: row for row in found}
-
-
-def parts(body: dict, kind: str) -> list:
-    content = body["messages"][-1]["content"]
-    return [part for part in content if part["type"] == kind] if isinstance(content, list) else []
 
 
 def test_two_servers_give_the_results_of_one(files, tmp_path):

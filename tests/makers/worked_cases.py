@@ -86,7 +86,7 @@ def scores_of(case: Case) -> dict[str, float]:
     kind = router.geometry_kind(ROW)
     if kind is not None:
         spaces = {"box_space": case.box_space, "time_space": SECONDS}
-        sample = to_model_space(sample, _medium(case.size), kind=kind, **spaces)
+        sample = to_model_space(sample, _medium(case.size), kind=kind, rounded=False, **spaces)
     scores = router.score([(sample, [case.said])])
     return {**scores.breakdown_of(0, 0), "score": scores.task_scores[0][0]}
 
