@@ -80,10 +80,12 @@ class TextRows(TextSpans):
 def parse_row(raw: bytes, origin: str) -> dict[str, Any]:
     """The row on one line of a JSONL file. DataError, beginning with `origin`, for what is no JSON object."""
     try:
-        row = json.loads(raw.decode("utf-8"))
+        row = _decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
         reason = f"not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8"
         raise DataError(reason, where=origin) from error
+    except DataError as error:
+        raise DataError(error.reason, where=origin) from error
     except (ValueError, RecursionError) as error:
         raise DataError(json_problem(error), where=origin) from error
     if not isinstance(row, dict):
@@ -91,6 +93,19 @@ def parse_row(raw: bytes, origin: str) -> dict[str, Any]:
     if b"\\ud" in raw.lower():
         _refuse_half_characters(row, origin)
     return row
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these keys and values. DataError for a key that is there twice: `json` would drop the first."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twin = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise DataError(f"the key {twin!r} is there twice in one object; keep the one that is meant")
+    return found
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_without_twins).decode
 
 
 def json_problem(error: ValueError | RecursionError) -> str:

@@ -12,13 +12,14 @@ import json
 import random
 import time
 from collections.abc import Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import Any
 
 from mmrl.errors import one_line
 from mmrl.scoring.cases import Case, read_cases
 from mmrl.scoring.fuzz_texts import KINDS, fuzz_text
-from mmrl.scoring.pool import Outcome, RewardCall, RewardPool
+from mmrl.scoring.pool import Outcome, RewardCall, RewardPool, SentCall
 from mmrl.scoring.reward import Reward, resolve_reward
 from mmrl.scoring.selftest import chosen_rewards
 
@@ -26,6 +27,7 @@ TIME_LIMIT_S = 10.0
 FOUND = 1
 _SHOWN = 10
 _TOGETHER = 8  # trials sent to the worker at once
+_GRACE_S = 1.0
 
 
 @dataclass(slots=True)
@@ -62,7 +64,10 @@ def _as_text(answer: Any) -> str:
 
 
 def fuzz(spelling: str, pool: RewardPool, *, seconds: float, seed: int = 0, most: int | None = None) -> FuzzResult:
-    """Trials of one reward in a pool's workers until `seconds` are over, at least one and at most `most`."""
+    """Trials of one reward in a pool's workers until `seconds` are over, at least one and at most `most`.
+
+    It ends late by the time that the pool allows one trial, if this hangs; what was sent after that is not waited for.
+    """
     reward, result = resolve_reward(spelling), FuzzResult(spelling)
     cases = [case for case in read_cases(reward) if not case.brings_a_model]
     if not cases:
@@ -73,11 +78,19 @@ def fuzz(spelling: str, pool: RewardPool, *, seconds: float, seed: int = 0, most
         first = seed + result.trials
         trials = [make_trial(reward, cases, seed=first + n) for n in range(size)]
         calls = [RewardCall(spelling, None, t.case.options, ((t.case.sample, t.completions),)) for t in trials]
-        for trial, outcomes in zip(trials, pool.run(calls), strict=True):
-            _judge(trial, outcomes, result)
-        result.trials += size
+        for trial, sent in zip(trials, [pool.send(call) for call in calls], strict=True):
+            if result.trials and time.monotonic() >= end and not _is_soon_done(sent):
+                pool.close()
+                return result
+            _judge(trial, pool.collect(sent), result)
+            result.trials += 1
         if time.monotonic() >= end or (most is not None and result.trials >= most):
             return result
+
+
+def _is_soon_done(sent: SentCall) -> bool:
+    """A worker that is killed for a trial must start anew for the next reward, which takes about as long."""
+    return sent.future is None or bool(wait([sent.future], timeout=_GRACE_S).done)
 
 
 def _judge(trial: Trial, outcomes: Sequence[Outcome], result: FuzzResult) -> None:

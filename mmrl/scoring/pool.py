@@ -25,8 +25,8 @@ from typing import Any
 
 from mmrl.data.sample import Sample
 from mmrl.errors import JudgeError, RewardError
-from mmrl.scoring.judge.calls import NONE, JudgeCalls, judging
 from mmrl.scoring.columns import Column, is_list, read_column
+from mmrl.scoring.judge.calls import NONE, JudgeCalls, judging
 from mmrl.scoring.reading import reading
 from mmrl.scoring.reward import Reward, resolve_reward
 
@@ -256,17 +256,19 @@ class RewardPool:
             error = future.exception()
         if error is None:
             return future.result()
-        event, message = _failure(error, memory_gb=self.memory_gb)
+        event, message = _failure(error, memory_gb=self.memory_gb, limit_s=self._limit_s(call))
         lost_s = self.timeout_s if event == "timeout" else 0.0
         calls = JudgeCalls(failed=1) if call.reward.asks_a_judge else NONE
         return [Outcome(NAN, event=event, message=message, seconds=lost_s, calls=calls)] * call.size
 
     def _schedule(self, call: RewardCall) -> Future[list[Outcome]]:
-        limit = self.timeout_s * (1 if call.reward.form == "one" else call.size)
-        future = self._ready().schedule(_run_in_worker, args=(call,), timeout=limit)
+        future = self._ready().schedule(_run_in_worker, args=(call,), timeout=self._limit_s(call))
         self._unanswered.add(future)
         future.add_done_callback(self._unanswered.discard)
         return future
+
+    def _limit_s(self, call: RewardCall) -> float:
+        return self.timeout_s * (1 if call.reward.form == "one" else call.size)
 
     def _ended(self, future: Future[list[Outcome]]) -> Future[list[Outcome]]:
         """The future, once it is done. A pool that broke forgets calls it had not yet passed on: they end with it."""
@@ -331,11 +333,11 @@ def _is_lack_of_memory(error: BaseException | None) -> bool:
     return isinstance(error, ProcessExpired) and error.exitcode == _OUT_OF_MEMORY
 
 
-def _failure(error: BaseException, *, memory_gb: float | None) -> tuple[str, str]:
+def _failure(error: BaseException, *, memory_gb: float | None, limit_s: float) -> tuple[str, str]:
     from pebble import ProcessExpired
 
     if isinstance(error, TimeoutError):
-        return "timeout", "took longer than rewards.timeout_s"
+        return "timeout", f"took longer than {limit_s:g} s (rewards.timeout_s)"
     if isinstance(error, ProcessExpired):
         if _is_lack_of_memory(error):
             most = "there is" if memory_gb is None else f"rewards.worker_memory_gb = {memory_gb:g} allows"

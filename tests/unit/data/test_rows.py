@@ -100,6 +100,8 @@ def test_an_empty_list_has_no_rows(tmp_path):
         ("a.jsonl", b"3\n", "a.jsonl:1: a row must be a JSON object, this is a number"),
         ("a.jsonl", '{"a": "é"}'.encode("latin-1"), "a.jsonl:1: not UTF-8 text"),
         ("a.json", b'[{"a": 1},\n {"a" 1}]', "a.json:2: not valid JSON: Expecting ':' delimiter, column 7"),
+        ("a.jsonl", b'{"a": 1}\n{"a": 1, "b": 2, "a": 3}\n', "a.jsonl:2: the key 'a' is there twice in one object"),
+        ("a.json", b'[{"a": 1},\n {"a": [{"b": 1, "b": 1}]}]', "a.json:2: the key 'b' is there twice in one object"),
         ("a.json", b'[{"a": 1}\n{"a": 1}]', "a.json:2: not valid JSON: `,` and a row, or `]`, expected here"),
         ("a.json", b'[{"a": 1},\n]', "a.json:1: not valid JSON"),
         ("a.json", b'[{"a": 1}', "a.json:1: not valid JSON"),

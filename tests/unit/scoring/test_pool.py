@@ -63,6 +63,7 @@ def test_it_works_outside_the_main_thread(pool):  # fault 69
     thread.start()
     thread.join()
     assert shown(found[0]) == [1.0, "timeout"]
+    assert found[0][1].message == "took longer than 1 s (rewards.timeout_s)"
 
 
 def test_batch_and_group_forms(pool):
@@ -77,6 +78,7 @@ def test_a_hanging_group_costs_its_group(pool):
     groups = ((answered("x"), ("a", "hang")), (answered("y"), ("ccc",)))
     (outcomes,) = pool.run([call("group", groups=groups)])
     assert shown(outcomes) == ["timeout", "timeout", 1.0]
+    assert outcomes[0].message == "took longer than 2 s (rewards.timeout_s)", "one second a completion"
 
 
 def test_a_dict_gives_the_part_s_value_and_numbers_for_the_log(pool):
