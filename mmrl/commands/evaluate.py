@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from rich.console import Console
 from mmrl.config.schema import CacheSection, ModelSection, RunConfig, VideoSection
 from mmrl.data.cache import PixelCache
 from mmrl.data.decoder import MediaOpener
-from mmrl.data.fingerprint import ContentHashes
 from mmrl.data.prepare import Preparer
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import SkippedLog
@@ -40,6 +38,7 @@ from mmrl.evaluate.result import (
 )
 from mmrl.evaluate.runner import Job, Runner, rescore
 from mmrl.evaluate.servers import ServerFlight, endpoints
+from mmrl.evaluate.weights import weights_hash
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import processor_of
 from mmrl.models.trained_with import checkpoint_settings
@@ -158,22 +157,15 @@ def _as_asked(benchmark: Benchmark, request: EvaluateRequest, processor: FamilyP
 def _made_with(request: EvaluateRequest) -> dict[str, Any]:
     """What answers depend on beside the task files: another value must not continue them."""
     return {
-        "model": {"path": str(request.model.path), "dtype": request.model.dtype, "weights": _weights_hash(request)},
+        "model": {
+            "path": str(request.model.path),
+            "dtype": request.model.dtype,
+            "weights": weights_hash(request.model, request.cache),
+        },
         "engine": request.engine,
         **({"server_model": request.server_model} if request.server_model is not None else {}),
         "seed": request.seed,
     }
-
-
-def _weights_hash(request: EvaluateRequest) -> str:
-    """Of the contents of the model's files; remembered beside the pixel cache, so that they are read once."""
-    folder = Path(request.model.path)
-    if not folder.is_dir():
-        return ""  # a hub id; its revision is in the model section
-    request.cache.mkdir(parents=True, exist_ok=True)
-    hashes = ContentHashes(request.cache / PixelCache.INDEX)
-    files = sorted(path for path in folder.iterdir() if path.suffix in (".safetensors", ".json", ".jinja"))
-    return hashlib.sha256("".join(f"{f.name} {hashes.of(f).sha256}\n" for f in files).encode()).hexdigest()[:16]
 
 
 def _claim(out: Path, made_with: Mapping[str, Any]) -> None:

@@ -108,6 +108,12 @@ def geometry_of(section: ModelSection) -> VisionGeometry:
     return load_geometry(_folders(section, weights=False)[0])
 
 
+def source_folders(section: ModelSection) -> list[Path]:
+    """The folders that the section's model is read from: its own and, where that is an adapter's, its base's."""
+    folder, adapter = _folders(section, weights=False)
+    return [folder] if adapter is None else [adapter, folder]
+
+
 def _folders(section: ModelSection, *, weights: bool) -> tuple[Path, Path | None]:
     """The folder of the model, and that of the adapter where `section.path` names one (the model is then its base)."""
     folder = model_folder(section, weights=weights)
