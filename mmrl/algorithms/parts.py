@@ -11,7 +11,8 @@ from dataclasses import replace
 import torch
 
 from mmrl.algorithms.advantages import group_stats, on_tokens
-from mmrl.algorithms.rollout_batch import RolloutBatch
+from mmrl.algorithms.rollout_batch import RolloutBatch, concatenate
+from mmrl.algorithms.shaping import weighted_sum
 from mmrl.errors import ConfigError, did_you_mean
 from mmrl.training.distributed import sum_over_ranks
 
@@ -62,6 +63,16 @@ def _unknown(batch: RolloutBatch, name: str, option: str) -> ConfigError:
     )
 
 
+def outcome(batch: RolloutBatch) -> torch.Tensor:
+    """(N,) the reward before any shaping, as the router combined the parts; for hooks that are not handed it."""
+    return weighted_sum(batch.rewards_NK, batch.weights_NK) if batch.combined_N is None else batch.combined_N
+
+
+def joined(batch: RolloutBatch, more: RolloutBatch) -> RolloutBatch:
+    """The batch with more rows of its own groups."""
+    return replace(concatenate([batch, more]), gid_N=torch.cat([batch.gid_N, more.gid_N]))
+
+
 def group_mean(values_N: torch.Tensor, mask_N: torch.Tensor, gid_N: torch.Tensor) -> torch.Tensor:
     """Mean over the masked rows of each row's group, per row; NaN where the group has none."""
     group_N = gid_N.unique(return_inverse=True)[1]
@@ -100,7 +111,7 @@ def drawn_order(batch: RolloutBatch) -> list[int]:
     By a checksum of what was sampled: where a method takes "any" of a group's completions, it takes them in this order.
     """
     keys = []
-    for ids, logprobs, mask in zip(batch.ids_NC, batch.rollout_NC, batch.mask_NC, strict=True):
+    for ids, logprobs, mask in zip(batch.ids_NC, batch.rollout_NC.detach(), batch.mask_NC, strict=True):
         sampled = ids[mask].numpy().tobytes() + logprobs[mask].float().numpy().tobytes()
         keys.append((zlib.crc32(sampled), sampled))
     return sorted(range(len(batch)), key=keys.__getitem__)
