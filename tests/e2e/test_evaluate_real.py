@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from makers.answer_sheet import ANNOTATED, ANSWERED, answer_sheet
 from makers.chat_server import ChatServer
 from makers.command import mmrl
 from makers.real_benchmark import oracle, write_real_benchmark
@@ -12,6 +13,7 @@ from makers.shared import shared_media
 from makers.tiny_models import tiny_model_dir
 
 from mmrl.config.schema import ModelSection, RewardsSection, RunConfig
+from mmrl.data.sheet import COLOURS
 from mmrl.models.load import processor_of
 from mmrl.models.trained_with import trained_with, write_trained_with
 
@@ -55,3 +57,8 @@ def test_the_annotations_score_all_points_on_every_kind(task_file, tmp_path, spa
     assert tuple(kinds) == KINDS
     assert kinds == pytest.approx(dict.fromkeys(KINDS, 1.0), abs=1e-6)
     assert found["score"] == pytest.approx(1.0, abs=1e-6)
+    assert found["also"]["iou of boxes"]["score"] == pytest.approx(1.0, abs=1e-6)
+    seen = {"model": tmp_path / "model", "cache": folder / "cache"}
+    sheet = answer_sheet(task_file, tmp_path / "out", ["img-stop-1"], **seen)
+    colours = {colour for _, colour in sheet.getcolors(sheet.width * sheet.height)}
+    assert COLOURS[ANSWERED] in colours and COLOURS[ANNOTATED] not in colours, "the one lies on the other"

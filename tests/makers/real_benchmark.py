@@ -2,8 +2,9 @@
 
     PYTHONPATH=tests python -m makers.real_benchmark ../shared/media FOLDER
 
-FOLDER gets a copy of the media, rows.jsonl and real.yaml, the task file. Ten kinds of questions: boxes, labelled boxes,
-clicks, spans, letters, numbers, words that stand in pictures, whole pages, short answers, orders.
+FOLDER gets a copy of the media, rows.jsonl and two task files: real.yaml, and taught.yaml, in which boxes, spans and
+letters are asked in the words that the quickstart's model was trained on. Ten kinds of questions: boxes, labelled
+boxes, clicks, spans, letters, numbers, words that stand in pictures, whole pages, short answers, orders.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ data:
     letters: "{prompt}\\nAnswer with the letter only."
     numbers: "{prompt}\\nAnswer with one number."
 score:
-  boxes: [{reward: box_iou, name: score, options: {threshold: 0.5}}]
+  boxes: [{reward: box_iou, name: score, options: {threshold: 0.5}}, {reward: box_iou, name: iou, weight: 0}]
   objects: [{reward: detection, name: score, options: {measure: ap50}}]
   clicks: [{reward: point_in_box, name: score}]
   spans: [{reward: temporal_iou, name: score, options: {several: first, ends: sorted}}]
@@ -55,9 +56,16 @@ score:
 answers: {max_new_tokens: 64}
 report: [kind]
 average: {groups: kind}
+also: {iou of boxes: {only: {kind: boxes}, part: iou}}
 cluster: media
 provenance: {source: real pictures and clips with annotations of our own, layout: verified}
 """
+# What the quickstart's model was taught to answer: boxes, spans and letters. It knows no other words.
+TAUGHT = {
+    "boxes": "Where is the patch?",
+    "spans": "When does the other clip play?",
+    "letters": "In which quarter is the patch?",
+}
 PIXELS, SECONDS = "original_px", "seconds"
 # Kind and, where it is not the annotation's, the answer of every question that is asked.
 ASKED: dict[str, tuple[str, Any]] = {
@@ -95,7 +103,13 @@ def write_real_benchmark(media: Path, folder: Path) -> Path:
         shutil.copyfile(media / name, folder / name)
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (folder / "real.yaml").write_text(TASK_FILE)
+    (folder / "taught.yaml").write_text(in_taught_words(TASK_FILE))
     return folder / "real.yaml"
+
+
+def in_taught_words(task_file: str) -> str:
+    own = re.compile(rf"^    (?:{'|'.join(TAUGHT)}): \".*\n", re.MULTILINE)  # templates of their own
+    return own.sub("", task_file).replace("{prompt: question,", "{prompt: taught,")
 
 
 def _row(annotated: Mapping[str, Any], kind: str, answer: Any) -> dict[str, Any]:
@@ -103,6 +117,7 @@ def _row(annotated: Mapping[str, Any], kind: str, answer: Any) -> dict[str, Any]
     videos = [name for name in names if name.endswith((".mp4", ".mov"))]
     row = {"id": annotated["id"], "kind": kind, "question": annotated["question"], "space": None}
     row |= {"answer": answer or annotated["answer"], "images": [n for n in names if n not in videos], "videos": videos}
+    row["taught"] = TAUGHT.get(kind, row["question"])
     if kind == "letters":
         row["options"] = [f"{letter}. {text}" for letter, text in _OPTION.findall(row["question"])]
     if kind == "orders":
@@ -120,7 +135,7 @@ def _row(annotated: Mapping[str, Any], kind: str, answer: Any) -> dict[str, Any]
 def _page(media: Path, name: str, question: str) -> dict[str, Any]:
     text = (media / name).with_suffix(".txt").read_text(encoding="utf-8", errors="replace")
     row = {"id": Path(name).stem, "kind": "pages", "question": question, "space": None}
-    return {**row, "answer": text, "images": [name], "videos": []}
+    return {**row, "answer": text, "images": [name], "videos": [], "taught": question}
 
 
 # --- an answerer who has read the annotations -----------------------------------------------------------------------
