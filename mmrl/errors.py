@@ -78,6 +78,10 @@ class MediaError(MmrlError):
         self.reason = reason
 
 
+class LateMediaError(MediaError):
+    """A picture or clip whose reader hung until its time was over."""
+
+
 class PromptTooLongError(MmrlError):
     """A rendered prompt above the limit. The message gives tokens per medium and the largest budget that fits."""
 

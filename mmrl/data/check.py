@@ -29,7 +29,7 @@ from mmrl.data.prepare import Prepared, Preparer
 from mmrl.data.readers import SampleSet, read_dataset
 from mmrl.data.sample import GeometryKind
 from mmrl.data.score_names import HeldOut, idle_tasks, score_problems
-from mmrl.data.skipped import Skipped, SkippedLog
+from mmrl.data.skipped import OF_MEDIA, Skipped, SkippedLog
 from mmrl.data.templates import dataset_name
 from mmrl.errors import ConfigError, MmrlError, PromptTooLongError
 from mmrl.models.families import FamilyProcessor
@@ -212,11 +212,11 @@ def _unused_budgets(fit: Fit, reports: Sequence[DatasetReport]) -> tuple[list[st
 def _policy_problems(report: DatasetReport) -> list[str]:
     """Bad and too long rows that the data section does not allow."""
     data, problems = report.data, []
-    for kind, policy in (("bad_row", data.bad_row), ("bad_media", data.bad_media)):
-        count = sum(row.kind == kind for row in report.bad)
+    for key, kinds, policy in (("bad_row", ("bad_row",), data.bad_row), ("bad_media", OF_MEDIA, data.bad_media)):
+        count = sum(row.kind in kinds for row in report.bad)
         if count and policy == "error":
             are = "row is" if count == 1 else "rows are"
-            problems.append(f"{count} {are} bad and data.{kind} is `error`; mend them, or set it to `skip`")
+            problems.append(f"{count} {are} bad and data.{key} is `error`; mend them, or set it to `skip`")
     if report.too_long and data.too_long == "error":
         limit = data.max_prompt_tokens
         problems.append(

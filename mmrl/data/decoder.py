@@ -25,7 +25,7 @@ from mmrl.data.opening import OpenedMedia, OpenJob, open_medium, reader_of
 from mmrl.data.sample import MediaRef
 from mmrl.data.source import source_name
 from mmrl.data.vision import VisionGeometry
-from mmrl.errors import MediaError, MmrlError
+from mmrl.errors import LateMediaError, MediaError, MmrlError
 
 START_LIMIT_S = 300.0
 """Longest a decoder process may take to import its libraries (seconds on an idle machine)."""
@@ -186,12 +186,13 @@ class _DecoderProcess:
             raise MmrlError(f"a decoder process ended with {how} before it was ready; its output is above")
         return self._error(f"the decoder process died of {how} while opening it")
 
-    def hang_report(self, video: VideoSection) -> MediaError:
+    def hang_report(self, video: VideoSection) -> LateMediaError:
         if not self._ready:
             raise MmrlError(f"a decoder process was not ready after {START_LIMIT_S:g} s; is the machine overloaded?")
         assert self._job is not None
         reader = reader_of(self._job.ref, video).partition(" ")[0]
-        return self._error(f"reader {reader} hung for {video.deadline_s:g} s (data.video.deadline_s) and was killed")
+        reason = f"reader {reader} hung for {video.deadline_s:g} s (data.video.deadline_s) and was killed"
+        return LateMediaError(source_name(self._job.ref), reason)
 
     def _error(self, reason: str) -> MediaError:
         assert self._job is not None

@@ -17,7 +17,7 @@ from mmrl.data.render import check_length, fitting_max_pixels, render
 from mmrl.data.rendered import MediaEntry, RenderedPrompt
 from mmrl.data.sample import GeometryKind, MediaRef, Sample
 from mmrl.data.skipped import SkipKind, Skipped, SkippedLog
-from mmrl.errors import DataError, MediaError, MmrlError, PromptTooLongError
+from mmrl.errors import DataError, LateMediaError, MediaError, MmrlError, PromptTooLongError
 from mmrl.models.families import FamilyProcessor
 from mmrl.scoring.geometry import answer_medium, to_model_space
 
@@ -89,7 +89,7 @@ class Preparer:
     def _policy(self, error: MmrlError) -> tuple[str, SkipKind]:
         """What the data section says about this kind of error, and how the log calls it."""
         if isinstance(error, MediaError):
-            return self.data.bad_media, "bad_media"
+            return self.data.bad_media, "late_media" if isinstance(error, LateMediaError) else "bad_media"
         if isinstance(error, PromptTooLongError):
             return self.data.too_long, "too_long"
         return self.data.bad_row, "bad_row"
@@ -153,5 +153,5 @@ def _all_opened(sample: Sample, media: Sequence[MediaEntry | MediaError]) -> lis
     """The entries; the first medium that cannot be opened is raised under the sample's name."""
     for result in media:
         if isinstance(result, MediaError):
-            raise MediaError(f"{sample.where}: {result.path}", result.reason) from result
+            raise type(result)(f"{sample.where}: {result.path}", result.reason) from result
     return [result for result in media if isinstance(result, MediaEntry)]

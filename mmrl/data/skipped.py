@@ -11,7 +11,8 @@ from typing import Literal
 from mmrl.data.sample import Sample
 from mmrl.errors import TooManySkippedError
 
-SkipKind = Literal["bad_row", "bad_media", "too_long"]
+SkipKind = Literal["bad_row", "bad_media", "late_media", "too_long"]
+OF_MEDIA: tuple[SkipKind, ...] = ("bad_media", "late_media")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from mmrl.data.prepare import Prepared
 from mmrl.data.skipped import SkippedLog
 from mmrl.errors import EngineError
 from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, open_router, read_rows
-from mmrl.evaluate.records import Record, Reply, write_records
+from mmrl.evaluate.records import Record, Reply, status_of, write_records
 from mmrl.evaluate.result import Outcome, outcome_of, questions_of, write_results, write_scores
 from mmrl.evaluate.runner import Score
 from mmrl.rollout.types import Request
@@ -93,9 +93,8 @@ def _answer_share(of: OpenBenchmark, *, size: int) -> tuple[Records, Scores]:
         prepared = run.prepare([samples[index] for index in share[start : start + size]], run.config.data)
         _answer(of.benchmark, run, prepared, records, scores)
     for row in run.skipped.rows:
-        status = "media_error" if row.kind == "bad_media" else "error"
         key = row.sample_id or row.where
-        records[key] = [Record(of.benchmark.hash, key, 0, status, reason=row.reason)]
+        records[key] = [Record(of.benchmark.hash, key, 0, status_of(row.kind), reason=row.reason)]
     return records, scores
 
 

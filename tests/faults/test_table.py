@@ -18,6 +18,7 @@ SECTIONS = {
     "test_section_f.py": range(67, 73),
     "test_vla.py": (79,),
     "test_training.py": (65, 66, 73, 74, 75),
+    "test_evaluation.py": range(76, 79),
 }
 
 

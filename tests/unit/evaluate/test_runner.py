@@ -1,5 +1,6 @@
 """The runner: late questions, thoughts without end, order and concurrency, media that are slow."""
 
+import os
 import time
 from dataclasses import replace
 
@@ -10,9 +11,25 @@ from makers.media import write_picture
 
 from mmrl.config.schema import VideoSection
 from mmrl.data.sample import MediaRef
+from mmrl.errors import LateMediaError
 from mmrl.evaluate.ahead import AHEAD, Openers, questions
 from mmrl.evaluate.records import Reply
 from mmrl.evaluate.runner import Runner, _begins_thought
+
+
+class HangingClips(Openers):
+    """While they are opened its clips are pipes that nobody writes into."""
+
+    def _open(self, request, cache):
+        path = request.job.ref.source
+        content = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path)
+        try:
+            return super()._open(request, cache)
+        finally:
+            path.unlink()
+            path.write_bytes(content)
 
 
 class SlowClips(Openers):
@@ -37,6 +54,29 @@ def test_a_question_without_an_answer_ends_at_its_deadline_and_the_others_are_an
     assert found == {**{str(n): ("ok", "B") for n in range(6)}, "2": ("timeout", "")}
     assert (job.done, job.failed, flight.dropped) == (6, 1, ["2"])
     assert ("2", 0) not in job.scores and all(score.value == 1.0 for score in job.scores.values())
+
+
+def test_a_clip_whose_reader_hangs_is_a_timeout_and_is_not_opened_for_its_next_question(tmp_path):
+    clip = MediaRef("video", write_clip(tmp_path / "clip.mp4", ClipSpec()))
+    job = job_of(tmp_path, [question("a", clip), question("b"), question("c")])
+    with HangingClips(VideoSection(deadline_s=1.0), workers=1) as openers:
+        ready = {item.sample.sample_id: item for item in questions([(job.preparer, job.samples, job.todo)], openers)}
+        again = openers.find(job.preparer.jobs(job.samples[0])[0], job.preparer.cache)
+    assert {key: item.status for key, item in ready.items()} == {"a": "timeout", "b": "ok", "c": "ok"}
+    assert "clip.mp4: reader pyav hung for 1 s (data.video.deadline_s) and was killed" in ready["a"].reason
+    assert isinstance(again, LateMediaError)
+
+
+@pytest.mark.parametrize("replies", [(), (Reply("B", False, 1),) * 3])
+def test_another_number_of_answers_than_was_asked_for_is_no_answer(tmp_path, replies):
+    class Miscounts(TimedFlight):
+        def step(self):
+            return [replace(ended, replies=replies) for ended in super().step()]
+
+    job = job_of(tmp_path, [question("a")])
+    (found,) = run([job], Miscounts(lambda sample: "B", size=1))
+    assert found == {"a": ("error", "")} and job.scores == {}
+    assert job.records.read()["a"][0].reason == f"the engine gave {len(replies)} answers, not 1"
 
 
 @pytest.mark.parametrize("size", [1, 3, 50])
