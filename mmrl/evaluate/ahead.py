@@ -11,7 +11,7 @@ import heapq
 import itertools
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Self
@@ -25,8 +25,8 @@ from mmrl.data.prepare import Prepared, Preparer
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import SkippedLog
-from mmrl.errors import LateMediaError, MediaError
-from mmrl.evaluate.records import Status, status_of
+from mmrl.errors import MediaError
+from mmrl.evaluate.records import Status
 
 # Questions whose media are being opened, for every process: enough that none of them waits for the next.
 AHEAD = 2
@@ -58,7 +58,6 @@ class Openers:
         self._own = threading.local()
         self._openers: list[MediaOpener] = []
         self._opening: dict[str, Future[Found]] = {}
-        self._late: dict[str, LateMediaError] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -77,8 +76,6 @@ class Openers:
         opening = self._opening.get(request.key)
         if opening is not None and not opening.done():
             return opening
-        if request.key in self._late:  # its other questions do not wait as long again
-            return self._late[request.key]
         if (entry := cache.find(request)) is not None:
             return entry
         self._opening = {key: future for key, future in self._opening.items() if not future.done()}
@@ -90,8 +87,6 @@ class Openers:
             self._own.opener = MediaOpener(self.video, workers=1)
             self._openers.append(self._own.opener)
         ((_, found),) = cache.build_many([request], self._own.opener)
-        if isinstance(found, LateMediaError):
-            self._late[request.key] = found
         return found
 
 
@@ -121,10 +116,13 @@ def interleaved(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
     yield from ((job, place) for _, job, place in heapq.merge(*itertools.starmap(of, enumerate(sizes))))
 
 
-def questions(jobs: Sequence[Todo], openers: Openers) -> Iterator[Ready]:
+def questions(
+    jobs: Sequence[Todo], openers: Openers, *, before_wait: Callable[[], object] = lambda: None
+) -> Iterator[Ready]:
     """Every question of `jobs` (how they are prepared, the samples, indices of those to ask), as it becomes ready.
 
-    At most AHEAD questions a process are under way while nobody takes one.
+    At most AHEAD questions a process are under way while nobody takes one. before_wait: called when a medium must be
+    waited for.
     """
     most = AHEAD * openers.workers
     opening: list[_Opening] = []
@@ -133,13 +131,13 @@ def questions(jobs: Sequence[Todo], openers: Openers) -> Iterator[Ready]:
         sample = samples[todo[place]]
         media = tuple(openers.find(job, preparer.cache) for job in preparer.jobs(sample))
         opening.append(_Opening(number, sample, media))
-        for item in _arrived(opening, leave=most - 1):
+        for item in _arrived(opening, leave=most - 1, before_wait=before_wait):
             yield _ready(item, preparer=jobs[item.job][0])
-    for item in _arrived(opening, leave=0):
+    for item in _arrived(opening, leave=0, before_wait=before_wait):
         yield _ready(item, preparer=jobs[item.job][0])
 
 
-def _arrived(opening: list[_Opening], *, leave: int) -> Iterator[_Opening]:
+def _arrived(opening: list[_Opening], *, leave: int, before_wait: Callable[[], object]) -> Iterator[_Opening]:
     """Take out the questions whose media are there; wait until at most `leave` are left."""
     while True:
         there = [item for item in opening if not item.promises]
@@ -147,6 +145,7 @@ def _arrived(opening: list[_Opening], *, leave: int) -> Iterator[_Opening]:
         yield from there
         if len(opening) <= leave:
             return
+        before_wait()
         wait(set().union(*(item.promises for item in opening)), return_when=FIRST_COMPLETED)
 
 
@@ -157,4 +156,4 @@ def _ready(item: _Opening, *, preparer: Preparer) -> Ready:
     if prepared is not None:
         return Ready(item.job, item.sample, prepared)
     [row] = skipped.rows
-    return Ready(item.job, item.sample, None, status_of(row.kind), row.reason)
+    return Ready(item.job, item.sample, None, "media_error" if row.kind == "bad_media" else "error", row.reason)

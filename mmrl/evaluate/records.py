@@ -7,6 +7,7 @@ killed in the middle of that, the question is asked again.
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 from collections import defaultdict
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mmrl.data.sample import Sample
-from mmrl.data.skipped import SkipKind
 from mmrl.errors import DataError
 from mmrl.rollout.types import Completion
 
@@ -24,17 +24,6 @@ Status = Literal["ok", "truncated", "error", "media_error", "timeout"]
 SAMPLES = "samples.jsonl"
 EXTENT = "answer_extent"  # the column in which the framework says it to rewards
 FAILED: tuple[Status, ...] = ("error", "media_error", "timeout")
-
-
-def status_of(kind: SkipKind) -> Status:
-    """Of a question that cannot be asked, by why its row is left out."""
-    match kind:
-        case "bad_media":
-            return "media_error"
-        case "late_media":
-            return "timeout"
-        case _:
-            return "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +80,14 @@ class Record:
 
 
 class RecordFile:
-    """samples.jsonl of one benchmark. Other task hashes than the present one stay in the file and are not read."""
+    """samples.jsonl of one benchmark. Other task hashes than the present one stay in the file and are not read.
+
+    It is opened by the first `append` and stays open until `close`; what was appended is in the file at once.
+    """
 
     def __init__(self, path: Path, *, task_hash: str, repeats: int) -> None:
         self.path, self.task_hash, self.repeats = path, task_hash, repeats
+        self._file: io.BufferedWriter | None = None
 
     def read(self) -> dict[str, list[Record]]:
         """The records of every question that has all its answers, or failed; a cut last line is left out."""
@@ -107,6 +100,7 @@ class RecordFile:
 
     def keep(self, records: Mapping[str, Iterable[Record]]) -> None:
         """Leave of the present task's records only these: the file has each answer once from then on."""
+        self.close()  # it would append to the file that is replaced
         others = [record for record in self._rows() if record.task_hash != self.task_hash]
         kept = [*others, *(record for of_key in records.values() for record in of_key)]
         new = self.path.with_suffix(".new")
@@ -117,8 +111,15 @@ class RecordFile:
         new.replace(self.path)
 
     def append(self, records: Iterable[Record]) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write("".join(map(_line, records)))
+        if self._file is None:
+            self._file = self.path.open("ab")
+        self._file.write("".join(map(_line, records)).encode())
+        self._file.flush()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _is_whole(self, records: list[Record]) -> bool:
         failed = records[0].is_failed and len(records) == 1
@@ -127,16 +128,16 @@ class RecordFile:
     def _rows(self) -> Iterator[Record]:
         if not self.path.is_file():
             return
-        lines = self.path.read_text(encoding="utf-8").split("\n")
-        for number, line in enumerate(lines, start=1):
-            if not line:
-                continue
-            try:
-                yield Record(**json.loads(line))
-            except (ValueError, TypeError) as error:
-                if number == len(lines):  # without an end of line: what was being written when the process was killed
-                    return
-                raise DataError(f"{self.path}:{number}: not a record of this version ({error})") from error
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line == b"\n":
+                    continue
+                try:
+                    yield Record(**json.loads(line))
+                except (ValueError, TypeError) as error:
+                    if not line.endswith(b"\n"):  # what was being written when the process was killed
+                        return
+                    raise DataError(f"{self.path}:{number}: not a record of this version ({error})") from error
 
 
 def write_records(folder: Path, records: Mapping[str, Iterable[Record]]) -> None:
@@ -145,5 +146,9 @@ def write_records(folder: Path, records: Mapping[str, Iterable[Record]]) -> None
     (folder / SAMPLES).write_text(text, encoding="utf-8")
 
 
+_FIELDS = tuple(field.name for field in dataclasses.fields(Record))
+_encoded = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def _line(record: Record) -> str:
-    return json.dumps(dataclasses.asdict(record), ensure_ascii=False) + "\n"
+    return _encoded({name: getattr(record, name) for name in _FIELDS}) + "\n"

@@ -10,12 +10,11 @@ One broken row, medium or request is a record with its reason; the others go on.
 
 from __future__ import annotations
 
+import functools
 import itertools
-import queue
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +24,8 @@ from mmrl.data.sample import Sample
 from mmrl.evaluate.ahead import Openers, Ready, questions
 from mmrl.evaluate.benchmark import Benchmark
 from mmrl.evaluate.flight import Answered, Failure, Flight
+from mmrl.evaluate.handover import Handover
+from mmrl.evaluate.kept_scores import KeptScores, Score
 from mmrl.evaluate.records import Record, RecordFile, Reply, Status
 from mmrl.models.families import FamilyProcessor
 from mmrl.rollout.sampling import derive_seed
@@ -33,19 +34,8 @@ from mmrl.scoring.ongoing import Scoring
 from mmrl.scoring.router import Router
 
 SCORED_TOGETHER = 16
+_LONGEST_BLOCK_S = 0.005
 _THOUGHT_IDS = 8  # last tokens of a prompt in which it is seen to begin a thought
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """An answer's score, NaN where it could not be scored, and its parts by name.
-
-    is_unread: it held nothing that its reward could read.
-    """
-
-    value: float
-    parts: Mapping[str, float]
-    is_unread: bool = False
 
 
 @dataclass
@@ -61,7 +51,7 @@ class Job:
     preparer: Preparer
     router: Router
     records: RecordFile
-    scores: dict[tuple[str, int], Score] = field(default_factory=dict)
+    scores: KeptScores = field(default_factory=KeptScores)
     is_scored: bool = True
     done: int = 0
     failed: int = 0
@@ -97,11 +87,11 @@ class Runner:
     ) -> None:
         self.jobs, self.flight, self.openers, self.seed, self.told = jobs, flight, openers, seed, told
         self.deadline_s = deadline_s
-        self._ready: queue.Queue[Ready | None] = queue.Queue(ready)
+        self._ready: Handover[Ready] = Handover(ready)
+        self._block = max(1, ready // 2)
         self._asked: dict[str, _Asked] = {}
         self._numbers = itertools.count()
         self._scoring = [_Scored(job) for job in jobs]
-        self._stopped = threading.Event()
 
     def run(self) -> None:
         """Until every question has its records. What breaks the engine, or the reading of rows, is raised; records
@@ -112,43 +102,43 @@ class Runner:
             try:
                 self._answer_all()
             finally:
-                self._stopped.set()
+                self._ready.close()
+                for job in self.jobs:
+                    job.records.close()
             preparing.result()
         for scored in self._scoring:
             scored.finish()
 
     def _prepare_all(self) -> None:
-        """None in the queue says that nothing more comes."""
+        """Questions are handed over in blocks, unless one must be waited for or takes long."""
         todo = [(job.preparer, job.samples, job.todo) for job in self.jobs]
-        try:
-            for ready in questions(todo, self.openers):
-                self._put(ready)
-                if self._stopped.is_set():
-                    return
-        finally:
-            self._put(None)
+        block: list[Ready] = []
+        begun = time.monotonic()
 
-    def _put(self, item: Ready | None) -> None:
-        """Waits while the queue is full, unless nobody takes anything any more."""
-        while not self._stopped.is_set():
-            try:
-                self._ready.put(item, timeout=0.1)
-                return
-            except queue.Full:
-                continue
+        def hand_over() -> bool:
+            given, block[:] = list(block), []
+            return self._ready.give(given)
+
+        try:
+            for ready in questions(todo, self.openers, before_wait=hand_over):
+                begun = begun if block else time.monotonic()
+                block.append(ready)
+                is_due = len(block) >= self._block or time.monotonic() - begun > _LONGEST_BLOCK_S
+                if is_due and not hand_over():
+                    return
+            hand_over()
+        finally:
+            self._ready.close()
 
     def _answer_all(self) -> None:
         more = True
         while more or self._asked:
-            while more and self.flight.room > 0:
-                try:
-                    # With work under way nobody waits for a medium; without, there is nothing else to do.
-                    item = self._ready.get(block=not self.flight.is_busy)
-                except queue.Empty:
-                    break
-                more = item is not None
-                if item is not None:
+            if more and (room := self.flight.room) > 0:
+                # With work under way nobody waits for a medium; without, there is nothing else to do.
+                items = self._ready.take(room, waits=not self.flight.is_busy)
+                for item in items:
                     self._ask(item)
+                more = bool(items) or not self._ready.is_over
             if self.flight.is_busy:
                 for ended in self.flight.step():
                     self._end(ended)
@@ -170,9 +160,6 @@ class Runner:
         item = self._asked.pop(ended.request.request_id).item
         if isinstance(ended, Failure):
             self._fail(item, "error", ended.reason)
-            return
-        if len(ended.replies) != ended.request.n:  # an empty list of answers is no answer
-            self._fail(item, "error", f"the engine gave {len(ended.replies)} answers, not {ended.request.n}")
             return
         assert item.prepared is not None
         job, sample = self.jobs[item.job], item.prepared.sample
@@ -219,7 +206,13 @@ class Runner:
 
 
 def _begins_thought(prompt: RenderedPrompt, processor: FamilyProcessor) -> bool:
-    return processor.decode(prompt.prompt_ids_T[-_THOUGHT_IDS:].tolist()).rstrip().endswith("<think>")
+    return _ends_in_thought(prompt.engine_ids[-_THOUGHT_IDS:], processor)
+
+
+@functools.lru_cache(4096)
+def _ends_in_thought(ids: tuple[int, ...], processor: FamilyProcessor) -> bool:
+    """Remembered, for the ends of prompts are much the same."""
+    return processor.decode(ids).rstrip().endswith("<think>")
 
 
 class _Scored:

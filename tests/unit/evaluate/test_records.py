@@ -56,3 +56,26 @@ def test_a_damaged_line_is_named(tmp_path):
     file.path.write_text('{"task_hash": "t1"}\n')
     with pytest.raises(DataError, match=r"samples\.jsonl:1: not a record of this version"):
         file.read()
+
+
+def test_what_was_appended_is_in_the_file_at_once_and_keeping_makes_a_file_that_is_appended_to(tmp_path):
+    file = opened(tmp_path)
+    for key in "abc":
+        file.append([record(key)])
+        assert list(opened(tmp_path).read())[-1] == key
+    file.keep({"a": [record("a")]})
+    file.append([Record("t1", "d", 0, "ok", completion="é", answer=(1, [2.5]), answer_space="0..1000")])
+    file.close()
+    file.append([record("e")])
+    file.close()
+    found = opened(tmp_path).read()
+    assert list(found) == ["a", "d", "e"]
+    assert found["d"] == [Record("t1", "d", 0, "ok", completion="é", answer=[1, [2.5]], answer_space="0..1000")]
+
+
+def test_a_letter_that_was_being_written_is_asked_again(tmp_path):
+    file = opened(tmp_path)
+    file.append([record("a"), record("é")])
+    file.close()
+    file.path.write_bytes(file.path.read_bytes().partition("é".encode())[0] + "é".encode()[:1])
+    assert list(file.read()) == ["a"]
