@@ -25,8 +25,8 @@ from mmrl.data.prepare import Prepared, Preparer
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import SkippedLog
-from mmrl.errors import MediaError
-from mmrl.evaluate.records import Status
+from mmrl.errors import LateMediaError, MediaError
+from mmrl.evaluate.records import Status, status_of
 
 # Questions whose media are being opened, for every process: enough that none of them waits for the next.
 AHEAD = 2
@@ -58,6 +58,7 @@ class Openers:
         self._own = threading.local()
         self._openers: list[MediaOpener] = []
         self._opening: dict[str, Future[Found]] = {}
+        self._late: dict[str, LateMediaError] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -76,6 +77,8 @@ class Openers:
         opening = self._opening.get(request.key)
         if opening is not None and not opening.done():
             return opening
+        if request.key in self._late:  # its other questions do not wait as long again
+            return self._late[request.key]
         if (entry := cache.find(request)) is not None:
             return entry
         self._opening = {key: future for key, future in self._opening.items() if not future.done()}
@@ -87,6 +90,8 @@ class Openers:
             self._own.opener = MediaOpener(self.video, workers=1)
             self._openers.append(self._own.opener)
         ((_, found),) = cache.build_many([request], self._own.opener)
+        if isinstance(found, LateMediaError):
+            self._late[request.key] = found
         return found
 
 
@@ -156,4 +161,4 @@ def _ready(item: _Opening, *, preparer: Preparer) -> Ready:
     if prepared is not None:
         return Ready(item.job, item.sample, prepared)
     [row] = skipped.rows
-    return Ready(item.job, item.sample, None, "media_error" if row.kind == "bad_media" else "error", row.reason)
+    return Ready(item.job, item.sample, None, status_of(row.kind), row.reason)

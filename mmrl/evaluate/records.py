@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mmrl.data.sample import Sample
+from mmrl.data.skipped import SkipKind
 from mmrl.errors import DataError
 from mmrl.rollout.types import Completion
 
@@ -24,6 +25,17 @@ Status = Literal["ok", "truncated", "error", "media_error", "timeout"]
 SAMPLES = "samples.jsonl"
 EXTENT = "answer_extent"  # the column in which the framework says it to rewards
 FAILED: tuple[Status, ...] = ("error", "media_error", "timeout")
+
+
+def status_of(kind: SkipKind) -> Status:
+    """Of a question that cannot be asked, by why its row is left out."""
+    match kind:
+        case "bad_media":
+            return "media_error"
+        case "late_media":
+            return "timeout"
+        case _:
+            return "error"
 
 
 @dataclass(frozen=True, slots=True)

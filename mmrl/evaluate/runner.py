@@ -161,6 +161,9 @@ class Runner:
         if isinstance(ended, Failure):
             self._fail(item, "error", ended.reason)
             return
+        if len(ended.replies) != ended.request.n:  # an empty list of answers is no answer
+            self._fail(item, "error", f"the engine gave {len(ended.replies)} answers, not {ended.request.n}")
+            return
         assert item.prepared is not None
         job, sample = self.jobs[item.job], item.prepared.sample
         replies = self._whole(ended.replies, item.prepared.prompt, job.preparer.processor)
