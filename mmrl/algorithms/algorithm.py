@@ -5,7 +5,8 @@ Shape letters: P prompts, N completions, C completion tokens, K reward parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,54 +14,53 @@ import torch
 
 from mmrl.algorithms.advantages import group_stats
 from mmrl.algorithms.aggregate import Denominator, aggregate, count
-from mmrl.algorithms.correction import rollout_correction, with_sample_size
-from mmrl.algorithms.hooks import Plugin, chain, check_single_hooks, load_plugin, plugin_name
+from mmrl.algorithms.contradictions import check_contradictions
+from mmrl.algorithms.correction import off_policy_mask, rejection, rollout_correction, with_sample_size
+from mmrl.algorithms.hooks import (
+    HOOKS,
+    SINGLE_HOOKS,
+    Plugin,
+    chain,
+    check_single_hooks,
+    load_plugin,
+    plugin_name,
+)
 from mmrl.algorithms.losses import LossInput, TokenStats
 from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES, Entry
-from mmrl.algorithms.regularisers import ref_kl
+from mmrl.algorithms.regularisers import KlController, ref_kl
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.algorithms.shaping import Shaped, overlong_penalty, weighted_sum
-from mmrl.config.schema import AlgorithmSection
-from mmrl.errors import CheckpointError, ConfigError, MmrlError, RewardError
-from mmrl.plugins import resolve_function
+from mmrl.algorithms.token_advantages import returns
+from mmrl.algorithms.value import value_loss
+from mmrl.config.schema import AlgorithmSection, RowWeights
+from mmrl.errors import CheckpointError, MmrlError, RewardError
+from mmrl.plugins import check_options, resolve_function
+from mmrl.training.distributed import sum_over_ranks
 
 Generate = Callable[..., RolloutBatch]
+_KL_STATE = "algorithm:ref_kl"  # no plug-in can have this name
+_WEIGHTS = ("rollout_correction", "rollout_rejection", "off_policy_delta")
 
 
 def build_algorithm(section: AlgorithmSection, *, max_new_tokens: int, relative_to: Path | None = None) -> Algorithm:
     """The algorithm a section describes. max_new_tokens: the completion limit, L of the -norm modes by default.
 
-    Raises PluginError for a plug-in that is missing or malformed, ConfigError for a sequence-level loss with another
-    aggregation than seq-mean-token-mean.
+    Raises PluginError for a plug-in that is missing or malformed, ConfigError for methods that contradict each other.
     """
     plugins = tuple(
         load_plugin(spelling, options=section.plugin_options.get(plugin_name(spelling)), relative_to=relative_to)
         for spelling in section.plugins
     )
     check_single_hooks(plugins)
-    algorithm = Algorithm(section, plugins, max_new_tokens=max_new_tokens, relative_to=relative_to)
-    _check_sequence_level(section, plugins)
-    return algorithm
-
-
-def _check_sequence_level(section: AlgorithmSection, plugins: Sequence[Plugin]) -> None:
-    entry = POLICY_LOSSES.get(section.policy_loss)
-    is_sequence_level = bool(entry and entry.sequence_level)
-    for plugin in plugins:
-        if "policy_loss" in plugin.hooks:
-            is_sequence_level = plugin.sequence_level
-    if is_sequence_level and section.aggregation != "seq-mean-token-mean":
-        raise ConfigError(
-            f"the policy loss has one ratio per sequence, but 'algorithm.aggregation' is {section.aggregation!r}, which"
-            " weights sequences by length; set it to seq-mean-token-mean"
-        )
+    check_contradictions(section, plugins)
+    return Algorithm(section, plugins, max_new_tokens=max_new_tokens, relative_to=relative_to)
 
 
 class Algorithm:
     """Hooks in step order. Without plug-ins and with default settings this is GRPO with clip-higher.
 
-    needs: what the batch must hold from `advantage` on: a subset of old, ref, entropy. needs_early: what it must hold
-    already at `shape_rewards`.
+    needs: what the batch must hold from `advantage` on: old, ref and requests (algorithms/requests.py). needs_early:
+    what it must hold already at `shape_rewards`. extra: requests of the pass that is trained, for `loss`.
     """
 
     def __init__(
@@ -74,14 +74,46 @@ class Algorithm:
         self.settings = section
         self.plugins = tuple(plugins)
         self.max_new_tokens = max_new_tokens
-        self.needs_early = frozenset().union(*(plugin.needs_early for plugin in plugins))
-        self.needs = _own_needs(section).union(*(plugin.needs for plugin in plugins))
-        self._advantage = self._single("advantage") or _built_in(
-            section.advantage, ADVANTAGES, default="advantage", relative_to=relative_to
-        )
+        advantage = _entry(section.advantage, ADVANTAGES)
+        self._kl = KlController(section.ref_kl_coef, target=section.ref_kl_target, horizon=section.ref_kl_horizon)
+        self._kl_of_rewards = [0.0, 0.0]  # sum over tokens and their number, since the last step
+        self.needs_early = _own_early_needs(section).union(*(plugin.needs_early for plugin in plugins))
+        self.needs = _own_needs(section).union(self.needs_early, *(plugin.needs for plugin in plugins))
+        own_advantage = self._single("advantage")
+        if own_advantage is None:
+            self.needs |= frozenset(advantage.needs)
+        self._takes_token_rewards = own_advantage is not None or advantage.token_rewards
+        self.extra = _own_extra(section, self.needs).union(*(plugin.extra for plugin in plugins))
+        self._advantage = own_advantage or _built_in(section, "advantage", ADVANTAGES, relative_to=relative_to)
         self._policy_loss = self._single("policy_loss") or _built_in(
-            section.policy_loss, POLICY_LOSSES, default="policy_loss", relative_to=relative_to
+            section, "policy_loss", POLICY_LOSSES, relative_to=relative_to
         )
+
+    @property
+    def has_value_head(self) -> bool:
+        return "value" in self.needs
+
+    def resolved(self) -> list[str]:
+        """The hooks in step order with what fills each, one line per hook that is not the identity."""
+        settings, lines = self.settings, []
+        built_in = {
+            "shape_rewards": ["overlong_buffer"] if settings.overlong_buffer else [],
+            "keep": ["dynamic_sampling"] if settings.dynamic_sampling else [],
+            "advantage": [settings.advantage],
+            "token_weight": [key for key in _WEIGHTS if getattr(settings, key) not in ("none", None)],
+            "policy_loss": [settings.policy_loss],
+            "regulariser": _own_regularisers(settings, self.has_value_head),
+            "aggregate": [settings.aggregation],
+        }
+        if settings.ref_kl_coef and settings.ref_kl_in == "reward":
+            built_in["shape_rewards"].append("ref_kl")
+        for hook in HOOKS:
+            names = [plugin.name for plugin in self.plugins if hook in plugin.hooks]
+            own = [] if hook in SINGLE_HOOKS and names else built_in.get(hook, [])
+            if own or names:
+                lines.append(f"{hook}: {', '.join([*own, *names])}")
+        lines += [f"needs: {', '.join(sorted(self.needs))}"] if self.needs else []
+        return [*lines, f"trained pass: {', '.join(sorted(self.extra))}"] if self.extra else lines
 
     def _single(self, hook: str) -> Callable[..., Any] | None:
         return next(iter(chain(self.plugins, hook)), None)
@@ -108,7 +140,7 @@ class Algorithm:
         return batch
 
     def shape_rewards(self, batch: RolloutBatch) -> Shaped:
-        """The parts as the router combined them, soft overlong penalty, then the hooks.
+        """The parts as the router combined them, soft overlong penalty, the hooks, then the divergence in the reward.
 
         Raises RewardError for an infinite reward.
         """
@@ -133,9 +165,32 @@ class Algorithm:
             rewards_N, more_NC = plugin.hooks["shape_rewards"](batch, rewards_N)
             changes[plugin.name] = rewards_N.double() - before_N.double()
             token_rewards_NC = token_rewards_NC if more_NC is None else more_NC
+        if settings.ref_kl_coef and settings.ref_kl_in == "reward":
+            rewards_N, token_rewards_NC = self._with_kl(batch, rewards_N, token_rewards_NC, changes)
         for row in rewards_N.isinf().nonzero().flatten().tolist():
             raise RewardError(f"id={batch.prompt_id[row]}: the reward is infinite; a reward is a finite number")
         return Shaped(rewards_N, token_rewards_NC, changes)
+
+    def _with_kl(
+        self,
+        batch: RolloutBatch,
+        rewards_N: torch.Tensor,
+        token_rewards_NC: torch.Tensor | None,
+        changes: dict[str, torch.Tensor],
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Rewards less coef * (old - ref) of each token: as rewards of tokens, or summed for an advantage of whole
+        completions.
+        """
+        assert batch.old_NC is not None, "needs_early contains old and ref"
+        assert batch.ref_NC is not None, "needs_early contains old and ref"
+        kl_NC = torch.where(batch.mask_NC, ref_kl(batch.old_NC.double(), batch.ref_NC.double(), estimator="k1"), 0.0)
+        self._kl_of_rewards[0] += kl_NC.sum().item()
+        self._kl_of_rewards[1] += batch.mask_NC.sum().item()
+        penalty_NC = -self._kl.coef * kl_NC
+        changes["ref_kl"] = penalty_NC.sum(1)
+        if not self._takes_token_rewards:
+            return rewards_N + changes["ref_kl"], token_rewards_NC
+        return rewards_N, penalty_NC if token_rewards_NC is None else token_rewards_NC + penalty_NC
 
     def keep(self, batch: RolloutBatch, rewards_N: torch.Tensor) -> torch.Tensor:
         """Rows to train on, (N,) bool. Dynamic sampling drops the groups whose rewards are all equal (DAPO 2025)."""
@@ -181,6 +236,8 @@ class Algorithm:
         """
         _require(batch, self.needs)
         advantage_NC = self._advantage(rewards_N, batch, self.settings).detach()
+        if self._has_row_weights:
+            advantage_NC = advantage_NC * self._row_weights(batch, "advantage_scale")
         return torch.where(self.loss_mask(batch), advantage_NC, 0.0)
 
     def token_weight(self, advantage_NC: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
@@ -189,6 +246,19 @@ class Algorithm:
         for hook in chain(self.plugins, "token_weight"):
             weight_NC = weight_NC * hook(advantage_NC, batch).detach()
         return weight_NC
+
+    def columns(
+        self, rewards_N: torch.Tensor, advantage_NC: torch.Tensor, batch: RolloutBatch
+    ) -> dict[str, torch.Tensor]:
+        """What the loss hooks read from batch.meta: `advantage`, `weight`, the value head's targets `returns_NC`, and
+        what hooks make over the whole batch.
+        """
+        columns = {"advantage": advantage_NC, "weight": self.token_weight(advantage_NC, batch)}
+        if self.settings.advantage == "gae" and self._single("advantage") is None:
+            columns["returns_NC"] = returns(rewards_N, batch, **self.settings.advantage_options)
+        for hook in chain(self.plugins, "columns"):
+            columns |= {name: column.detach() for name, column in hook(rewards_N, advantage_NC, batch).items()}
+        return columns
 
     def loss_mask(self, batch: RolloutBatch) -> torch.Tensor:
         """Cells with loss, (N, C) bool: all completion tokens, without truncated completions under mask_truncated."""
@@ -208,21 +278,30 @@ class Algorithm:
         weight_NC: torch.Tensor,
         *,
         denom: Denominator,
+        extra: Mapping[str, torch.Tensor] | None = None,
     ) -> tuple[torch.Tensor, dict[str, float]]:
         """The slice's share of the step's loss, and its shares of the logged means; sum both over micro-batches.
 
         aggregate(weight * policy loss) + sum of aggregate(regulariser), where the importance weights of
-        `rollout_correction` are part of the weight. Where the batch has no old_NC the update is on
-        policy: old equals the policy's value before the step, which is the value of policy_NC itself. Its detached copy
-        gives the ratio 1 with the gradient of the ratio, exact, and saves the forward pass that would compute old.
+        `rollout_correction` are part of the weight. extra: what `self.extra` asked of the pass that made policy_NC.
+
+        Where the batch has no old_NC the update is on policy: old equals the policy's value before the step, which is
+        the value of policy_NC itself. Its detached copy gives the ratio 1 with the gradient of the ratio, exact, and
+        saves the forward pass that would compute old.
         """
         mask_NC = self.loss_mask(batch_slice)
         old_NC = policy_NC if batch_slice.old_NC is None else batch_slice.old_NC
-        inputs = LossInput(policy_NC, old_NC.detach(), advantage_NC, mask_NC, batch_slice, self.settings)
+        inputs = LossInput(
+            policy_NC, old_NC.detach(), advantage_NC, mask_NC, batch_slice, self.settings, dict(extra or {})
+        )
         loss_NC, stats = self._policy_loss(inputs)
         weight_NC, weight_stats = self._corrected(weight_NC.detach(), inputs)
-        policy_loss = self._aggregate(weight_NC * loss_NC, mask_NC, denom)
         extra_NC, extra_stats = self._regularise(inputs)
+        loss_NC = weight_NC * loss_NC
+        if self._has_row_weights:
+            row_weight_N1 = self._row_weights(batch_slice, "loss_weight")
+            loss_NC, extra_NC = row_weight_N1 * loss_NC, None if extra_NC is None else row_weight_N1 * extra_NC
+        policy_loss = self._aggregate(loss_NC, mask_NC, denom)
         total = policy_loss if extra_NC is None else policy_loss + self._aggregate(extra_NC, mask_NC, denom)
         grids = {**stats, **weight_stats, **extra_stats, **_drift(inputs)}
         shares = {name: _token_share(grid_NC, mask_NC, denom) for name, grid_NC in grids.items()}
@@ -236,24 +315,56 @@ class Algorithm:
 
     def _corrected(self, weight_NC: torch.Tensor, inputs: LossInput) -> tuple[torch.Tensor, TokenStats]:
         """The weights times those between sampler and trainer, where the configuration asks for these."""
-        if self.settings.rollout_correction == "none":
-            return weight_NC, {}
-        batch = inputs.batch
-        found = rollout_correction(inputs.old_NC, batch.rollout_NC, batch.mask_NC, settings=self.settings)
-        return weight_NC * found.weight_NC, found.stats()
+        settings, batch, stats = self.settings, inputs.batch, {}
+        if settings.rollout_correction != "none":
+            found = rollout_correction(inputs.old_NC, batch.rollout_NC, batch.mask_NC, settings=settings)
+            weight_NC, stats = weight_NC * found.weight_NC, found.stats()
+        if settings.rollout_rejection != "none":
+            kept_NC = rejection(inputs.old_NC, batch.rollout_NC, batch.mask_NC, settings=settings)
+            weight_NC, stats = weight_NC * kept_NC, {**stats, "rejected": kept_NC == 0}
+        if (delta := settings.off_policy_delta) is not None:
+            grids = (inputs.policy_NC, batch.rollout_NC, inputs.advantage_NC, batch.mask_NC)
+            kept_NC = off_policy_mask(*grids, delta=delta).expand_as(weight_NC)
+            weight_NC, stats = weight_NC * kept_NC, {**stats, "off_policy_masked": kept_NC == 0}
+        return weight_NC, stats
 
     def _regularise(self, inputs: LossInput) -> tuple[torch.Tensor | None, TokenStats]:
+        """The sum of what is added to the policy term, or None, and what is logged of it."""
         settings, batch = self.settings, inputs.batch
-        total_NC, stats = None, {}
-        if settings.ref_kl_coef:
+        terms: list[torch.Tensor] = []
+        stats: TokenStats = {}
+        if settings.ref_kl_coef and settings.ref_kl_in == "loss":
             assert batch.ref_NC is not None, "needs contains ref"
             kl_NC = ref_kl(inputs.policy_NC, batch.ref_NC, estimator=settings.ref_kl_estimator)
-            total_NC, stats["ref_kl"] = settings.ref_kl_coef * kl_NC, kl_NC
+            if settings.ref_kl_importance:
+                kl_NC = kl_NC * inputs.log_ratio_NC.exp()
+            terms.append(self._kl.coef * kl_NC)
+            stats["ref_kl"] = kl_NC
+        if settings.entropy_coef:
+            terms.append(-settings.entropy_coef * inputs.extra["entropy"])
+            stats["entropy"] = inputs.extra["entropy"]
+        if "returns_NC" in batch.meta:
+            error_NC, more = value_loss(inputs)
+            terms.append(settings.value.coef * error_NC)
+            stats |= more
         for hook in chain(self.plugins, "regulariser"):
             loss_NC, more = hook(inputs)
-            total_NC = loss_NC if total_NC is None else total_NC + loss_NC
+            terms.append(loss_NC)
             stats |= more
-        return total_NC, stats
+        return functools.reduce(torch.add, terms) if terms else None, stats
+
+    @property
+    def _has_row_weights(self) -> bool:
+        return bool(self.settings.by_task or self.settings.by_dataset)
+
+    def _row_weights(self, batch: RolloutBatch, key: str) -> torch.Tensor:
+        """(N, 1): the weight of each row's task times that of its dataset."""
+        tasks, datasets, default = self.settings.by_task, self.settings.by_dataset, RowWeights()
+        weights = [
+            getattr(tasks.get(task, default), key) * getattr(datasets.get(dataset, default), key)
+            for task, dataset in zip(batch.task, batch.dataset, strict=True)
+        ]
+        return torch.tensor(weights)[:, None]
 
     def _aggregate(self, loss_NC: torch.Tensor, mask_NC: torch.Tensor, denom: Denominator) -> torch.Tensor:
         if hook := self._single("aggregate"):
@@ -261,39 +372,85 @@ class Algorithm:
         return aggregate(loss_NC, mask_NC, mode=self.settings.aggregation, denom=denom)
 
     def on_step_end(self, batch: RolloutBatch, rewards_N: torch.Tensor, metrics: dict[str, float]) -> None:
+        self._steer_kl(batch, metrics)
         for hook in chain(self.plugins, "on_step_end"):
             hook(batch, rewards_N, metrics)
 
+    def _steer_kl(self, batch: RolloutBatch, metrics: dict[str, float]) -> None:
+        """Log the divergence in the reward, and let the coefficient follow what was measured."""
+        if not self.settings.ref_kl_coef:
+            return
+        if self.settings.ref_kl_in == "reward":
+            total, tokens = sum_over_ranks(self._kl_of_rewards)
+            metrics["reward/ref_kl"] = total / max(tokens, 1)
+            self._kl_of_rewards = [0.0, 0.0]
+        if self._kl.adapts:
+            metrics["policy/ref_kl_coef"] = self._kl.coef
+            [completions] = sum_over_ranks([len(batch)])
+            kl = metrics.get("reward/ref_kl", metrics.get("policy/ref_kl", 0.0))
+            self._kl.update(kl, completions=completions)
+
     def state_dict(self) -> dict[str, Any]:
-        """JSON-able state of all plug-ins, by name."""
-        return {plugin.name: plugin.state_dict() for plugin in self.plugins}
+        """JSON-able state of all plug-ins, by name, and the coefficient where it is steered."""
+        state = {plugin.name: plugin.state_dict() for plugin in self.plugins}
+        return {**state, _KL_STATE: {"coef": self._kl.coef}} if self._kl.adapts else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore; raises CheckpointError when the checkpoint was written with other plug-ins."""
+        of_plugins = {name: value for name, value in state.items() if name != _KL_STATE}
         names = [plugin.name for plugin in self.plugins]
-        if sorted(state) != sorted(names):
+        if sorted(of_plugins) != sorted(names):
             raise CheckpointError(
-                f"the checkpoint holds state of the plug-ins {sorted(state)}, but 'algorithm.plugins' is {names}"
+                f"the checkpoint holds state of the plug-ins {sorted(of_plugins)}, but 'algorithm.plugins' is {names}"
             )
         for plugin in self.plugins:
-            plugin.load_state_dict(state[plugin.name])
+            plugin.load_state_dict(of_plugins[plugin.name])
+        if self._kl.adapts and _KL_STATE in state:
+            self._kl.coef = state[_KL_STATE]["coef"]
 
 
 def _own_needs(section: AlgorithmSection) -> frozenset[str]:
-    """The reference only for its KL; old only when a later update sees a policy that has moved since."""
+    """The reference only for its KL; old only when a later update sees a policy that has moved since, or when it is not
+    the trained policy that the ratio compares with.
+    """
     needs = {"ref"} if section.ref_kl_coef else set()
-    if section.updates_per_batch * section.epochs_per_batch > 1:
+    if section.updates_per_batch * section.epochs_per_batch > 1 or section.old_logprobs == "sampler":
         needs.add("old")
     return frozenset(needs)
 
 
-def _built_in(name: str, table: dict[str, Entry], *, default: str, relative_to: Path | None) -> Callable[..., Any]:
-    spelling = table[name].function if name in table else name
-    return resolve_function(spelling, kind="algorithms", default=default, relative_to=relative_to)
+def _own_early_needs(section: AlgorithmSection) -> frozenset[str]:
+    return frozenset({"old", "ref"} if section.ref_kl_coef and section.ref_kl_in == "reward" else ())
+
+
+def _own_extra(section: AlgorithmSection, needs: frozenset[str]) -> frozenset[str]:
+    return frozenset([*(["entropy"] if section.entropy_coef else []), *(["value"] if "value" in needs else [])])
+
+
+def _own_regularisers(section: AlgorithmSection, has_value_head: bool) -> list[str]:
+    names = ["ref_kl"] if section.ref_kl_coef and section.ref_kl_in == "loss" else []
+    return [*names, *(["entropy"] if section.entropy_coef else []), *(["value"] if has_value_head else [])]
+
+
+def _entry(name: str, table: dict[str, Entry]) -> Entry:
+    """What is known of a built-in; a function of the user's own may use anything."""
+    return table.get(name, Entry(name, token_rewards=True))
+
+
+def _built_in(
+    section: AlgorithmSection, key: str, table: dict[str, Entry], *, relative_to: Path | None
+) -> Callable[..., Any]:
+    """The function that `algorithm.<key>` names, with the options that `algorithm.<key>_options` gives it."""
+    name, options = getattr(section, key), getattr(section, f"{key}_options")
+    spelling = _entry(name, table).function
+    function = resolve_function(spelling, kind="algorithms", default=key, relative_to=relative_to)
+    positional = 3 if key == "advantage" else 1
+    check_options(function, options, where=f"'algorithm.{key}_options' of {name!r}", skip=positional)
+    return functools.partial(function, **options) if options else function
 
 
 def _require(batch: RolloutBatch, needs: frozenset[str]) -> None:
-    missing = [name for name in sorted(needs) if getattr(batch, f"{name}_NC") is None]
+    missing = [name for name in sorted(needs) if not batch.has(name)]
     assert not missing, f"the trainer did not compute {missing}, which the algorithm's `needs` ask for"
 
 

@@ -78,6 +78,51 @@ def rollout_correction(
     return Correction(weight_NC.to(old_NC.dtype), outside_NC, log_ratio_NC)
 
 
+def rejection(
+    old_NC: torch.Tensor, rollout_NC: torch.Tensor, mask_NC: torch.Tensor, *, settings: AlgorithmSection
+) -> torch.Tensor:
+    """Weights of 0 and 1, (N, C): what `rollout_rejection` and its bounds take out of the policy term.
+
+    `<level>_<measure>`. Measures of the ratio trainer / sampler of a token: k1 the ratio itself (verl: bounds "lo_hi"),
+    k2 = (log ratio)² / 2, k3 = ratio - log ratio - 1. Levels: each token, or the completion by the sum, mean or largest
+    of its tokens (k1: of their logarithms). Log-ratios 0.02, -0.01, 0.015: seq_mean_k1 1.00837, seq_mean_k2 and
+    seq_mean_k3 0.000121. Source: verl@b178a3cd5, which takes rejected tokens out of the mean as well; here the
+    denominator stays, as with every weight.
+    """
+    level, _, measure = settings.rollout_rejection.rpartition("_")
+    log_NC = torch.where(mask_NC, old_NC.detach().double() - rollout_NC.double(), 0.0)
+    log_NC = log_NC.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+    value_NC = log_NC if measure == "k1" else log_NC**2 / 2 if measure == "k2" else log_NC.exp() - log_NC - 1
+    if level == "seq_max":
+        value_NC = torch.where(mask_NC, value_NC, -torch.inf).amax(1, keepdim=True)
+    elif level != "token":
+        value_NC = torch.where(mask_NC, value_NC, 0.0).sum(1, keepdim=True)
+        value_NC = value_NC / mask_NC.sum(1, keepdim=True).clamp(min=1) if level == "seq_mean" else value_NC
+    if measure == "k1":
+        value_NC = _ratio(value_NC)
+    kept_NC = (value_NC >= settings.rollout_rejection_low) & (value_NC <= settings.rollout_rejection_high)
+    return torch.where(mask_NC, kept_NC, True).to(old_NC.dtype)
+
+
+def off_policy_mask(
+    policy_NC: torch.Tensor,
+    rollout_NC: torch.Tensor,
+    advantage_NC: torch.Tensor,
+    mask_NC: torch.Tensor,
+    *,
+    delta: float,
+) -> torch.Tensor:
+    """Weights of 0 and 1, (N, 1): 0 for a completion whose advantage is negative and that has become improbable.
+
+    Kept where A >= 0 or mean over the tokens of sampler - policy log-prob <= delta (DeepSeek-V3.2; TRL's
+    off_policy_mask_threshold). delta 0.1: A = -1 and a mean of 0.25 is masked, 0.05 kept; A = 1 is always kept.
+    """
+    count_N1 = mask_NC.sum(1, keepdim=True).clamp(min=1)
+    drift_N1 = torch.where(mask_NC, rollout_NC - policy_NC.detach(), 0.0).sum(1, keepdim=True) / count_N1
+    mean_N1 = torch.where(mask_NC, advantage_NC, 0.0).sum(1, keepdim=True)
+    return ((mean_N1 >= 0) | (drift_N1 <= delta)).to(policy_NC.dtype)
+
+
 def with_sample_size(metrics: dict[str, float]) -> dict[str, float]:
     """The metrics of an optimizer step with `policy/correction_ess` in place of the mean square of the weights.
 

@@ -10,6 +10,7 @@ A step runs the hooks in this order; each has an identity default, so without pl
     replay(batch, rewards_N) -> (batch, rewards_N)     rows merged in from earlier steps             none
     advantage(rewards_N, batch, settings) -> advantage_NC                                            as configured
     token_weight(advantage_NC, batch) -> weight_NC     multiplies the policy term, not the count     ones
+    columns(rewards_N, advantage_NC, batch) -> {name: column}    for batch.meta of the loss hooks    none
     policy_loss(inputs) -> (loss_NC, stats)            inputs: a LossInput                           as configured
     regulariser(inputs) -> (loss_NC, stats)            added, coefficient included                   nothing
     aggregate(loss_NC, mask_NC, denom) -> scalar                                                     as configured
@@ -20,12 +21,15 @@ class `Plugin`. Its options are the keyword arguments of `__init__`, given in `a
 what `state_dict()` and `load_state_dict(state)` exchange (JSON values, keyed by prompt id). Helpers start with `_`: a
 public function that is no hook is an error, because it is most likely a misspelt one. Module constants:
 
-    NEEDS = ("old", "ref", "entropy")   what the batch must hold when advantages are taken
+    NEEDS = ("old", "ref", "entropy")   what the batch must hold when advantages are taken: old, ref or a request
     NEEDS_EARLY = ("old",)              what it must hold already at shape_rewards and keep
+    EXTRA = ("mean_logprob",)           requests (algorithms/requests.py) of the trained pass, in inputs.extra
     SEQUENCE_LEVEL = True               its policy_loss has one ratio per sequence
+    NEUTRAL = {"coef": 0.0}             options with which it is GRPO; None where there are none
+    CONSTANT_GROUP = "..."              what a group of equal rewards gets from it, where that is not 0
 
 Several plug-ins chain second_round, shape_rewards and replay in the order of the list, all must agree in keep, weights
-multiply, regularisers add up; each of the other hooks may come from one plug-in only.
+multiply, columns are put together, regularisers add up; each of the other hooks may come from one plug-in only.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from mmrl.algorithms.requests import PARAMETRIC, PLAIN, is_request
 from mmrl.errors import ConfigError, PluginError, did_you_mean
 from mmrl.plugins import check_options, resolve_module
 
@@ -50,13 +55,16 @@ HOOKS = (
     "replay",
     "advantage",
     "token_weight",
+    "columns",
     "policy_loss",
     "regulariser",
     "aggregate",
     "on_step_end",
 )
 SINGLE_HOOKS = ("sampler", "budget", "advantage", "policy_loss", "aggregate")
-NEEDS = ("old", "ref", "entropy")
+NEEDS = ("old", "ref")
+REQUESTS = (*PLAIN, *(f"{name}:<0 to 1>" for name in PARAMETRIC))
+_KNOWN = ", ".join((*NEEDS, *REQUESTS))
 _STATE_METHODS = ("state_dict", "load_state_dict")
 
 
@@ -69,6 +77,7 @@ class Plugin:
     hooks: dict[str, Callable[..., Any]]
     needs: frozenset[str]
     needs_early: frozenset[str]
+    extra: frozenset[str]
     sequence_level: bool
 
     @property
@@ -115,6 +124,7 @@ def load_plugin(spelling: str, *, options: Mapping[str, Any] | None = None, rela
         hooks=_hooks_of(holder, module, spelling),
         needs=_needs(module, "NEEDS", spelling) | early,
         needs_early=early,
+        extra=_requests(module, spelling),
         sequence_level=bool(getattr(module, "SEQUENCE_LEVEL", False)),
     )
 
@@ -141,9 +151,16 @@ def _hooks_of(holder: Any, module: ModuleType, spelling: str) -> dict[str, Calla
 
 def _needs(module: ModuleType, constant: str, spelling: str) -> frozenset[str]:
     needs = frozenset(getattr(module, constant, ()))
-    if unknown := sorted(needs - set(NEEDS)):
-        raise PluginError(f"plug-in {spelling!r}: {constant} names {unknown[0]!r}; known: {', '.join(NEEDS)}")
+    if unknown := sorted(name for name in needs - set(NEEDS) if not is_request(name)):
+        raise PluginError(f"plug-in {spelling!r}: {constant} names {unknown[0]!r}; known: {_KNOWN}")
     return needs
+
+
+def _requests(module: ModuleType, spelling: str) -> frozenset[str]:
+    requests = frozenset(getattr(module, "EXTRA", ()))
+    if unknown := sorted(name for name in requests if not is_request(name)):
+        raise PluginError(f"plug-in {spelling!r}: EXTRA names {unknown[0]!r}; known: {', '.join(REQUESTS)}")
+    return requests
 
 
 def chain(plugins: Iterable[Plugin], hook: str) -> list[Callable[..., Any]]:

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field, fields, replace
 
 import torch
 
+from mmrl.algorithms.requests import is_request
 from mmrl.rollout.types import Group
+
+_TEXTS = ("prompt_id", "kind", "task", "dataset")  # fields with a text per row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +25,8 @@ class RolloutBatch:
         groups, so it is never derived from text.
     ids_NC, mask_NC: completion tokens and which cells hold one (bool). An empty completion is a row without True.
     rollout_NC, old_NC, ref_NC: log-probs of those tokens under the sampler, the policy before the update, and the
-        reference; entropy_NC of the policy before the update. None: nobody asked. 0 where mask is False.
+        reference; entropy_NC of the policy before the update, value_NC what its value head expects before each token.
+        None: nobody asked. 0 where mask is False.
     rewards_NK: NaN where unscored or not a part of the row's task. weights_NK, or (K,) for all rows alike: 0 there too.
     combined_N: the reward of a row as the router combined its parts (`rewards.combine`, gates); None: the weighted sum.
     truncated_N: bool, finish_reason is `length`. token_rewards_NC: rewards of single tokens, where a hook makes some.
@@ -44,10 +48,13 @@ class RolloutBatch:
     old_NC: torch.Tensor | None = None
     ref_NC: torch.Tensor | None = None
     entropy_NC: torch.Tensor | None = None
+    value_NC: torch.Tensor | None = None
     token_rewards_NC: torch.Tensor | None = None
     version_N: torch.Tensor | None = None
     policy_version: int = 0
     kind: tuple[str, ...] = ()
+    task: tuple[str, ...] = ()
+    dataset: tuple[str, ...] = ()
     meta: dict[str, torch.Tensor] = field(default_factory=dict)
     step: int = 0
     total_steps: int = 1
@@ -67,6 +74,16 @@ class RolloutBatch:
             return torch.zeros(len(self), dtype=torch.int64)
         return self.policy_version - self.version_N
 
+    def has(self, name: str) -> bool:
+        """Whether old, ref or a request is there: as a field, or in meta."""
+        return name in self.meta or getattr(self, f"{name}_NC", None) is not None
+
+    def with_grids(self, grids: dict[str, torch.Tensor]) -> RolloutBatch:
+        """The batch with old, ref and requests, each in its field or, where it has none, in meta."""
+        of_fields = {f"{name}_NC": grid for name, grid in grids.items() if f"{name}_NC" in _FIELDS}
+        others = {name: grid for name, grid in grids.items() if f"{name}_NC" not in _FIELDS}
+        return replace(self, **of_fields, meta={**self.meta, **others})
+
     def select(self, keep_N: torch.Tensor) -> RolloutBatch:
         """The rows where a bool mask is True, or those an index tensor lists, in its order."""
         rows = keep_N.nonzero().flatten() if keep_N.dtype == torch.bool else keep_N
@@ -75,9 +92,12 @@ class RolloutBatch:
             value = getattr(self, item.name)
             if isinstance(value, torch.Tensor) and not (item.name == "weights_NK" and value.dim() == 1):
                 changed[item.name] = value[rows]
-            elif item.name in ("prompt_id", "kind") and value:
+            elif item.name in _TEXTS and value:
                 changed[item.name] = tuple(value[i] for i in rows.tolist())
         return replace(self, **changed, meta={name: column[rows] for name, column in self.meta.items()})
+
+
+_FIELDS = frozenset(item.name for item in fields(RolloutBatch))
 
 
 def batch_from_groups(
@@ -138,7 +158,7 @@ def concatenate(batches: Sequence[RolloutBatch]) -> RolloutBatch:
             joined[item.name] = None if values[0] is None else torch.cat([_widened(v, width) for v in values])
         elif item.name == "rewards_NK" or (item.name.endswith("_N") and item.name != "gid_N"):
             joined[item.name] = None if any(value is None for value in values) else torch.cat(values)
-        elif item.name in ("prompt_id", "kind"):
+        elif item.name in _TEXTS:
             joined[item.name] = tuple(entry for value in values for entry in value)
     return replace(
         batches[0],
@@ -152,21 +172,25 @@ def concatenate(batches: Sequence[RolloutBatch]) -> RolloutBatch:
 
 
 def _joined_column(batches: Sequence[RolloutBatch], name: str) -> torch.Tensor:
-    """A column of all rows: NaN where a batch has none, and behind the narrower ones."""
+    """A column of all rows: where a batch has none, and behind the narrower ones, NaN, or 0 in what a pass computed."""
     known = next(batch.meta[name] for batch in batches if name in batch.meta)
-    width = max([batch.meta[name].shape[1] for batch in batches if name in batch.meta]) if known.dim() == 2 else None
+    width = max([batch.meta[name].shape[1] for batch in batches if name in batch.meta]) if known.dim() > 1 else None
+    fill = torch.nan if known.is_floating_point() and not is_request(name) else 0
     parts = []
     for batch in batches:
-        shape = (len(batch),) if width is None else (len(batch), width)
-        part = known.new_full(shape, torch.nan) if known.is_floating_point() else known.new_zeros(shape)
-        if name in batch.meta:
-            part[(slice(None), *(slice(batch.meta[name].shape[1]) for _ in shape[1:]))] = batch.meta[name]
+        part = known.new_full((len(batch), *(() if width is None else (width, *known.shape[2:]))), fill)
+        if name in batch.meta and width is not None:
+            part[:, : batch.meta[name].shape[1]] = batch.meta[name]
+        elif name in batch.meta:
+            part = batch.meta[name]
         parts.append(part)
     return torch.cat(parts)
 
 
-def _widened(grid_NC: torch.Tensor, width: int) -> torch.Tensor:
-    return torch.nn.functional.pad(grid_NC, (0, width - grid_NC.shape[1]))
+def _widened(grid: torch.Tensor, width: int) -> torch.Tensor:
+    """(N, C) or (N, C, ..) with more columns."""
+    behind = [0, 0] * (grid.dim() - 2)
+    return torch.nn.functional.pad(grid, (*behind, 0, width - grid.shape[1]))
 
 
 def _renumbered(gids: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mmrl.algorithms.hooks import plugin_name
-from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES
+from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES, SEQUENCE_MODES
 from mmrl.config.model_checks import check_model, check_training_options
 from mmrl.config.rollout_checks import (
     check_correction,
@@ -211,10 +211,24 @@ def check_aggregation(run: Located) -> Problems:
         fact = f"'algorithm.overlong_buffer' ({algorithm.overlong_buffer}) is above 'rollout.max_new_tokens' ({limit})"
         yield run.at("algorithm.overlong_buffer", f"{fact}; the buffer is the last part of a completion, lower it")
     loss = POLICY_LOSSES.get(algorithm.policy_loss)
-    if loss and loss.sequence_level and algorithm.aggregation != "seq-mean-token-mean":
+    if loss and loss.sequence_level and algorithm.aggregation not in SEQUENCE_MODES:
         fact = f"'algorithm.policy_loss' {algorithm.policy_loss!r} has one ratio per sequence, but"
         fact += f" 'algorithm.aggregation' is {algorithm.aggregation!r}, which weights sequences by length"
-        yield run.at("algorithm.aggregation", f"{fact}; set it to seq-mean-token-mean")
+        yield run.at("algorithm.aggregation", f"{fact}; set it to seq-mean-token-mean, or seq-mean-token-sum for LUSPO")
+
+
+def check_row_weights(run: Located) -> Problems:
+    """`by_task` and `by_dataset` name tasks and datasets of the run."""
+    sections = [data for _, data in run.data_sections()]
+    known = {
+        "by_task": tuple(run.config.rewards.tasks),
+        "by_dataset": tuple(dataset.name or Path(dataset.path).stem for data in sections for dataset in data.train),
+    }
+    for key, names in known.items():
+        for name in getattr(run.config.algorithm, key):
+            if name not in names:
+                hint = did_you_mean(name, names) or f"; known: {', '.join(names) or 'none'}"
+                yield run.at(f"algorithm.{key}.{name}", f"'algorithm.{key}' names {name!r}, which no row has{hint}")
 
 
 def check_plugins(run: Located) -> Problems:
@@ -300,6 +314,7 @@ CHECKS: tuple[Callable[[Located], Problems], ...] = (
     check_steps_ahead,
     check_clipping,
     check_aggregation,
+    check_row_weights,
     check_plugins,
     check_best,
     check_trackers,

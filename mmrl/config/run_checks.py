@@ -95,7 +95,17 @@ def check_algorithm(run: Located) -> Problems:
 
     config = run.config
     length = config.rollout.max_new_tokens
-    yield from _raised(run, "algorithm.plugins", lambda: build_algorithm(config.algorithm, max_new_tokens=length))
+    try:
+        algorithm = build_algorithm(config.algorithm, max_new_tokens=length)
+    except MmrlError as error:
+        for problem in str(error).splitlines():
+            named = [key for key in type(config.algorithm).model_fields if f"'algorithm.{key}'" in problem]
+            key = f"algorithm.{named[0]}" if named else "algorithm.plugins"
+            yield run.at(key, problem if named else f"key {key!r}: {problem}")
+        return
+    if algorithm.has_value_head and config.train.zero_stage == 3:
+        fact = "'train.zero_stage' is 3, under which the value head that the algorithm needs could not be saved"
+        yield run.at("train.zero_stage", f"{fact}; use 2 or lower")
 
 
 def check_spaces(run: Located) -> Problems:
@@ -172,6 +182,7 @@ def _raised(run: Located, key: str, check: Callable[[], object]) -> Problems:
 
 def check_benchmarks(run: Located) -> Problems:
     from mmrl.evaluate.benchmark import load_benchmark
+    from mmrl.evaluate.judge import TRAINING_REMEDIES, no_server
 
     section = run.config.evaluate
     for index, task in enumerate(section.tasks):
@@ -183,6 +194,9 @@ def check_benchmarks(run: Located) -> Problems:
         except ConfigError as error:
             yield run.at(key, f"'{key}': {error}")
             continue
+        if benchmark.section.judge is not None and section.judge is None and not section.no_judge:
+            error = no_server(benchmark.name, benchmark.section.judge, remedies=TRAINING_REMEDIES)
+            yield run.at(key, f"'{key}': {error}")
         if benchmark.section.answers.repeats > 1 and benchmark.section.answers.temperature == 0:
             yield run.at(key, f"'{key}': several answers at temperature 0 would be equal; set its answers.temperature")
     if section.tasks and section.root is None:

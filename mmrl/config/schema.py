@@ -20,6 +20,7 @@ from mmrl.config.data_sections import (  # noqa: F401
     RobotSection,
     VideoSection,
 )
+from mmrl.config.judge_section import WITHOUT_JUDGE, JudgeServerSection
 from mmrl.config.reward_sections import GateSection, RewardPart, RewardsSection  # noqa: F401
 from mmrl.config.rollout_sections import RolloutSection, ServersSection, VllmSection  # noqa: F401
 from mmrl.config.section import (
@@ -93,15 +94,49 @@ class CacheSection(Section):
     )
 
 
+class ValueSection(Section):
+    """A linear value head on the policy's hidden states, for advantages that need one (gae)."""
+
+    coef: NonNegativeFloat = Field(default=0.5, description="weight of the value head's squared error in the loss")
+    clip: PositiveFloat | None = Field(
+        default=0.2, description="values move at most this far from those before the update; null: freely"
+    )
+    detach: bool = Field(default=False, description="the squared error trains the head alone, not the model under it")
+    lr_ratio: PositiveFloat = Field(default=10.0, description="rate of the head as a multiple of the stage's lr")
+
+
+class RowWeights(Section):
+    """How much the completions of a task or dataset count."""
+
+    advantage_scale: NonNegativeFloat = Field(default=1.0, description="multiplies their advantages")
+    loss_weight: NonNegativeFloat = Field(
+        default=1.0, description="multiplies all of their loss, regularisers included; denominators stay"
+    )
+
+
 class AlgorithmSection(Section):
-    advantage: str = Field(default="grpo", description="grpo, dr_grpo, rloo or ./file.py:function")
-    policy_loss: str = Field(default="ppo_clip", description="ppo_clip or ./file.py:function")
+    advantage: str = Field(
+        default="grpo",
+        description="grpo, dr_grpo, rloo, pass_at_k, gpg, reinforce_pp, reinforce_pp_baseline, gae or "
+        "./file.py:function",
+    )
+    advantage_options: dict[str, Any] = Field(
+        default_factory=dict, description="keyword arguments of the advantage, see algorithms.md"
+    )
+    policy_loss: str = Field(
+        default="ppo_clip",
+        description="ppo_clip, cispo, sapo, gpg, gspo, gmpo, vespo or ./file.py:function",
+    )
+    policy_loss_options: dict[str, Any] = Field(
+        default_factory=dict, description="keyword arguments of the policy loss, see algorithms.md"
+    )
     aggregation: Literal[
         "token-mean",
         "seq-mean-token-mean",
         "seq-mean-token-sum",
         "seq-mean-token-sum-norm",
         "seq-sum-token-sum-norm",
+        "rank-token-mean",
     ] = Field(default="token-mean", description="from token losses to one number, see algorithms.md")
     aggregation_length: PositiveInt | None = Field(
         default=None, description="L of the two -norm modes; null: max_new_tokens"
@@ -115,7 +150,27 @@ class AlgorithmSection(Section):
     ref_kl_coef: NonNegativeFloat = Field(
         default=0.0, description="weight of the divergence from the stage's first policy; 0: no reference"
     )
-    ref_kl_estimator: Literal["k1", "k2", "k3"] = Field(default="k3", description="estimator of that divergence")
+    ref_kl_estimator: Literal["k1", "k2", "k3", "abs", "k1+", "k3+"] = Field(
+        default="k3", description="estimator of that divergence in the loss; `+`: with the gradient of k2"
+    )
+    ref_kl_in: Literal["loss", "reward"] = Field(
+        default="loss", description="reward: k1 is taken off the rewards of tokens instead"
+    )
+    ref_kl_importance: bool = Field(
+        default=False, description="multiply the divergence in the loss by the ratio of policy and old"
+    )
+    ref_kl_target: PositiveFloat | None = Field(
+        default=None, description="divergence at which ref_kl_coef is steered; null: the coefficient is constant"
+    )
+    ref_kl_horizon: PositiveInt = Field(
+        default=10000, description="completions in which the steered coefficient follows"
+    )
+    entropy_coef: float = Field(default=0.0, description="weight of the policy's entropy, which the loss then raises")
+    old_logprobs: Literal["trainer", "sampler"] = Field(
+        default="trainer",
+        description="whose log-probs the ratio compares with; sampler: those of the rollout, without another pass",
+    )
+    value: ValueSection = Field(default_factory=ValueSection, description="value head (advantage gae)")
     rollout_correction: Literal["none", "truncate", "mask"] = Field(
         default="none",
         description="importance weights where the sampler's distribution is not the trainer's: bounded, or 0 out of "
@@ -126,6 +181,32 @@ class AlgorithmSection(Section):
     )
     rollout_correction_cap: PositiveFloat = Field(default=2.0, description="highest importance weight")
     rollout_correction_low: NonNegativeFloat = Field(default=0.0, description="lowest importance weight")
+    rollout_rejection: Literal[
+        "none",
+        "token_k1",
+        "token_k2",
+        "token_k3",
+        "seq_sum_k1",
+        "seq_sum_k2",
+        "seq_sum_k3",
+        "seq_mean_k1",
+        "seq_mean_k2",
+        "seq_mean_k3",
+        "seq_max_k2",
+        "seq_max_k3",
+    ] = Field(
+        default="none", description="tokens or completions whose ratio of trainer and sampler is out of bounds: 0"
+    )
+    rollout_rejection_low: NonNegativeFloat = Field(default=0.0, description="lowest value that is kept")
+    rollout_rejection_high: PositiveFloat = Field(default=2.0, description="highest value that is kept")
+    off_policy_delta: NonNegativeFloat | None = Field(
+        default=None,
+        description="no policy loss on completions of negative advantage that lost more than this per token; null: all",
+    )
+    by_task: dict[str, RowWeights] = Field(default_factory=dict, description="weights of a task's completions")
+    by_dataset: dict[str, RowWeights] = Field(
+        default_factory=dict, description="weights of a dataset's completions, times those of the task"
+    )
     updates_per_batch: PositiveInt = Field(default=1, description="optimizer steps on the groups of one rollout batch")
     epochs_per_batch: PositiveInt = Field(default=1, description="passes over one rollout batch")
     dynamic_sampling: bool = Field(default=False, description="replace zero-std groups until the batch is full")
@@ -222,6 +303,12 @@ class EvaluateSection(Section):
     every: NonNegativeInt = Field(default=0, description="steps between; 0: only at the ends of stages")
     limit: PositiveInt | None = Field(default=None, description="only the first rows of each; null: all")
     batch_size: Count = Field(default=64, description="questions answered together")
+    judge: JudgeServerSection | None = Field(
+        default=None, description="where the judge answers that task files name (docs/evaluate.md)"
+    )
+    no_judge: bool = Field(
+        default=False, description="score by rule where a task file names a judge; called score_without_judge"
+    )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -230,7 +317,8 @@ class EvaluateSection(Section):
 
     @property
     def scores(self) -> tuple[str, ...]:
-        return tuple(f"eval/{name}/score" for name in self.names)
+        kinds = ("score", WITHOUT_JUDGE) if self.no_judge else ("score",)
+        return tuple(f"eval/{name}/{kind}" for name in self.names for kind in kinds)
 
 
 class CheckpointSection(Section):

@@ -8,13 +8,16 @@ Shape letters: B packed rows, T packed tokens, L loss tokens, V vocabulary, D hi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils.checkpoint import checkpoint
 
 from mmrl.algorithms.batch import MicroBatch
+from mmrl.algorithms.requests import argument
 from mmrl.models.decoder import DecoderInputs, run_decoder
 from mmrl.models.encode import encode_media, gather_features, idle_term
 from mmrl.models.families import FamilyProcessor
@@ -25,10 +28,14 @@ _BANNED_LOGIT = -1e30
 
 
 class LogprobResult(NamedTuple):
-    """logprobs_L, entropy_L: float32, in nats, in the order of the micro-batch's loss tokens."""
+    """logprobs_L, entropy_L: float32, in nats, in the order of the micro-batch's loss tokens.
+
+    extra: by request what else was asked for (mmrl/algorithms/requests.py), of the same tokens.
+    """
 
     logprobs_L: torch.Tensor
     entropy_L: torch.Tensor | None
+    extra: dict[str, torch.Tensor] = {}  # noqa: RUF012 - a default that nobody writes to
 
 
 class LogprobModule(torch.nn.Module):
@@ -38,16 +45,35 @@ class LogprobModule(torch.nn.Module):
     output head in one forward call; wrapping the model in this module gives them that.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, value_head: torch.nn.Module | None = None) -> None:
         super().__init__()
         self.model = model
         self.head_pass = HeadPass(model.lm_head)
+        self.value_head = value_head
 
     def forward(
-        self, micro: MicroBatch, processor: FamilyProcessor, *, want_entropy: bool = False, **options: Any
+        self,
+        micro: MicroBatch,
+        processor: FamilyProcessor,
+        *,
+        want_entropy: bool = False,
+        requests: Sequence[str] = (),
+        **options: Any,
     ) -> LogprobResult:
-        hidden_LD = _predicting_states(self.model, micro, processor)
-        return LogprobResult(*self.head_pass(hidden_LD, micro.target_L, want_entropy=want_entropy, **options))
+        fractions = {name: argument(name) for name in requests if name.startswith("hidden:")}
+        with layer_states(self.model, fractions.values()) as layers:
+            hidden_LD = _predicting_states(self.model, micro, processor)
+        predict_L = micro.predict_L.to(hidden_LD.device)
+        extra = {name: layers[fraction].flatten(0, 1)[predict_L].float() for name, fraction in fractions.items()}
+        if "value" in requests:
+            assert self.value_head is not None, "a run whose algorithm needs values has a value head"
+            extra["value"] = self.value_head(hidden_LD)
+        statistics = tuple(name for name in requests if name not in extra and name != "entropy")
+        logprobs_L, entropy_L, statistics_LS = self.head_pass(
+            hidden_LD, micro.target_L, want_entropy=want_entropy, statistics=statistics, **options
+        )
+        extra |= dict(zip(statistics, statistics_LS.unbind(1), strict=True))
+        return LogprobResult(logprobs_L, entropy_L, extra)
 
 
 class HeadPass(torch.nn.Module):
@@ -70,23 +96,25 @@ class HeadPass(torch.nn.Module):
         banned_ids: tuple[int, ...],
         chunk: int,
         want_entropy: bool,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Log-prob of each target, and the entropies when wanted; see `token_logprobs`."""
+        statistics: tuple[str, ...] = (),
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+        """Log-prob of each target, the entropies when wanted, and the statistics (L, S); see `token_logprobs`."""
         target_L = target_L.to(hidden_LD.device)
         banned_V = torch.tensor(banned_ids, dtype=torch.long, device=hidden_LD.device)
         _check_targets(target_L, banned_V)
-        logprobs, entropies = [], []
+        logprobs, entropies, found = [], [], []
         for hidden_KD, target_K in zip(hidden_LD.split(chunk), target_L.split(chunk), strict=True):
-            logprobs_K, entropy_K = checkpoint(
+            logprobs_K, entropy_K, statistics_KS = checkpoint(
                 _chunk_logprobs,
                 # `forward`, not a call: the head's own hooks would gather its weight once a chunk
-                *(self.head.forward, hidden_KD, target_K, banned_V, temperature, want_entropy),
+                *(self.head.forward, hidden_KD, target_K, banned_V, temperature, want_entropy, statistics),
                 use_reentrant=False,
                 preserve_rng_state=False,
             )
             logprobs.append(logprobs_K)
             entropies.append(entropy_K)
-        return torch.cat(logprobs), torch.cat(entropies) if want_entropy else None
+            found.append(statistics_KS)
+        return torch.cat(logprobs), torch.cat(entropies) if want_entropy else None, torch.cat(found)
 
 
 def token_logprobs(
@@ -142,12 +170,15 @@ def _chunk_logprobs(
     banned_V: torch.Tensor,
     temperature: float,
     want_entropy: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return _SoftmaxStatistics.apply(head(hidden_KD), target_K, banned_V, temperature, want_entropy)  # type: ignore
+    statistics: tuple[str, ...],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    arguments = (target_K, banned_V, temperature, want_entropy, statistics)
+    return _SoftmaxStatistics.apply(head(hidden_KD), *arguments)  # type: ignore
 
 
 class _SoftmaxStatistics(torch.autograd.Function):
-    """(log p of the targets, entropy) of tempered logits; the entropy is empty unless wanted.
+    """(log p of the targets, entropy, further statistics) of tempered logits; the entropy is empty unless wanted. Of
+    the first two there is a gradient.
 
     With y the target and H the entropy, p_v the probability of token v:
 
@@ -164,17 +195,27 @@ class _SoftmaxStatistics(torch.autograd.Function):
         banned_V: torch.Tensor,
         temperature: float,
         want_entropy: bool,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        statistics: tuple[str, ...],
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         # In place: nobody else reads the head's output.
-        scaled_KV = logits_KV.float().div_(temperature).index_fill_(-1, banned_V, _BANNED_LOGIT)
+        scaled_KV = logits_KV.float().div_(temperature)
+        mean_K = _allowed_mean(scaled_KV, banned_V) if "mean_logprob" in statistics else None
+        scaled_KV = scaled_KV.index_fill_(-1, banned_V, _BANNED_LOGIT)
         normaliser_K = scaled_KV.logsumexp(-1)
         logprobs_K = scaled_KV.gather(-1, target_K[:, None])[:, 0] - normaliser_K
         entropy_K = logprobs_K.new_empty(0)
         if want_entropy:
             entropy_K = normaliser_K - (scaled_KV.softmax(-1).mul_(scaled_KV)).sum(-1)
+        statistics_KS = logprobs_K.new_empty(len(logprobs_K), len(statistics))
+        for column, name in enumerate(statistics):
+            if mean_K is not None and name == "mean_logprob":
+                statistics_KS[:, column] = mean_K - normaliser_K
+            else:
+                statistics_KS[:, column] = _min_p_logprobs(scaled_KV, target_K, share=argument(name))
         ctx.save_for_backward(scaled_KV, normaliser_K, entropy_K, target_K)
         ctx.temperature, ctx.dtype = temperature, logits_KV.dtype
-        return logprobs_K, entropy_K
+        ctx.mark_non_differentiable(statistics_KS)
+        return logprobs_K, entropy_K, statistics_KS
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
@@ -187,4 +228,59 @@ class _SoftmaxStatistics(torch.autograd.Function):
         else:
             gradient_KV = logprobs_KV.exp_().mul_(-logprob_gradient_K1)
         gradient_KV.scatter_add_(-1, target_K[:, None], logprob_gradient_K1)
-        return gradient_KV.div_(ctx.temperature).to(ctx.dtype), None, None, None, None
+        return gradient_KV.div_(ctx.temperature).to(ctx.dtype), None, None, None, None, None
+
+
+def _allowed_mean(scaled_KV: torch.Tensor, banned_V: torch.Tensor) -> torch.Tensor:
+    """Mean logit over the tokens that are not banned."""
+    count = scaled_KV.shape[-1] - len(banned_V)
+    return (scaled_KV.sum(-1) - scaled_KV.index_select(-1, banned_V).sum(-1)) / count
+
+
+def _min_p_logprobs(scaled_KV: torch.Tensor, target_K: torch.Tensor, *, share: float) -> torch.Tensor:
+    """Log-prob of the targets among the tokens of at least `share` times the largest probability; -inf for others."""
+    floor_K1 = scaled_KV.amax(-1, keepdim=True) + (math.log(share) if share > 0 else -torch.inf)
+    mass_K = scaled_KV.masked_fill(scaled_KV < floor_K1, -torch.inf).logsumexp(-1)
+    value_K = scaled_KV.gather(-1, target_K[:, None])[:, 0]
+    return torch.where(value_K >= floor_K1[:, 0], value_K - mass_K, -torch.inf)
+
+
+@contextmanager
+def layer_states(model: Any, fractions: Iterable[float]) -> Iterator[dict[float, torch.Tensor]]:
+    """Within the block each pass of the decoder leaves here, detached, what goes out of the layers at these fractions
+    of its depth: 0 is the first layer, 1 the last.
+    """
+    decoder = getattr(model.model, "language_model", None) or model.model.text_model
+    layers = decoder.layers
+    states: dict[float, torch.Tensor] = {}
+
+    def keep(fraction: float) -> Callable[..., None]:
+        def hook(module: Any, inputs: Any, output: Any) -> None:
+            states[fraction] = (output[0] if isinstance(output, tuple) else output).detach()
+
+        return hook
+
+    with ExitStack() as hooks:
+        for fraction in dict.fromkeys(fractions):
+            handle = layers[round(fraction * (len(layers) - 1))].register_forward_hook(keep(fraction))
+            hooks.callback(handle.remove)
+        yield states
+
+
+class ValueHead(torch.nn.Module):
+    """A linear map from the last hidden states to one number; 0 everywhere until it is trained.
+
+    detach: its gradient does not reach the model.
+    """
+
+    def __init__(self, model: Any, *, detach: bool) -> None:
+        super().__init__()
+        weight = model.lm_head.weight
+        self.linear = torch.nn.Linear(weight.shape[1], 1, dtype=weight.dtype)
+        torch.nn.init.zeros_(self.linear.weight)
+        torch.nn.init.zeros_(self.linear.bias)
+        self.detach = detach
+
+    def forward(self, hidden_LD: torch.Tensor) -> torch.Tensor:
+        hidden_LD = hidden_LD.detach() if self.detach else hidden_LD
+        return self.linear(hidden_LD.to(self.linear.weight.dtype))[:, 0].float()

@@ -192,7 +192,9 @@ def as_batch(rolled: ScoredRollouts, decode: Decode, *, step: int, total_steps: 
     batch = batch_from_groups(rolled.groups, ids, rewards=rewards, step=step, total_steps=total_steps)
     completions = [completion.ids for group in rolled.groups for completion in group.completions]
     meta = columns_of(scores.extras, scores.columns, completions, decode, width=batch.mask_NC.shape[1])
-    return replace(batch, meta=meta)
+    samples = [rolled.prepared[group].sample for group in batch.gid_N.tolist()]
+    names = {"task": tuple(s.task for s in samples), "dataset": tuple(s.dataset for s in samples)}
+    return replace(batch, **names, meta=meta)
 
 
 def _log_parts(rolled: ScoredRollouts, *, values: dict[str, list[float]]) -> None:

@@ -5,7 +5,6 @@ Shape letters: P prompts, N sequences (completions of all prompts), C completion
 
 from __future__ import annotations
 
-import functools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 
 import torch
 
-from mmrl.algorithms.aggregate import Denominator
+from mmrl.algorithms.aggregate import joined
 from mmrl.algorithms.algorithm import build_algorithm
 from mmrl.algorithms.batch import Row
 from mmrl.algorithms.rollout_batch import RolloutBatch
@@ -30,7 +29,7 @@ from mmrl.training.collect import Collector
 from mmrl.training.reference import open_reference
 from mmrl.training.runtime import Runtime
 from mmrl.training.source import RolloutSource
-from mmrl.training.step import logprob_pass, optimizer_step
+from mmrl.training.step import Grids, logprob_pass, optimizer_step
 
 
 class GrpoStage:
@@ -51,8 +50,7 @@ class GrpoStage:
         rewards_N, prompts = collected.rewards_N, collected.prompts
         batch = self._add_logprobs(collected.batch, prompts, self.algorithm.needs)
         advantage_NC = self.algorithm.advantage(rewards_N, batch)
-        weight_NC = self.algorithm.token_weight(advantage_NC, batch)
-        batch = replace(batch, meta={**batch.meta, "advantage": advantage_NC, "weight": weight_NC})
+        batch = replace(batch, meta={**batch.meta, **self.algorithm.columns(rewards_N, advantage_NC, batch)})
         stats = [self._update(batch.select(rows), prompts) for rows in self._updates(batch, number=number)]
         self.run.updated()
         metrics = {**collected.metrics, **mean_of(stats), **self._agreement(number)}
@@ -84,17 +82,19 @@ class GrpoStage:
 
     def _update(self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt]) -> dict[str, float]:
         """One optimizer step on these groups. The loss is a share of the mean over all ranks' tokens."""
-        denom = functools.reduce(Denominator.__add__, distributed.gather_objects(self.algorithm.denominator(batch)))
+        own = self.algorithm.denominator(batch)
+        denom, requests = joined(distributed.gather_objects(own), own=own), sorted(self.algorithm.extra)
 
-        def loss(policy_NC: torch.Tensor, sequences: torch.Tensor) -> tuple[torch.Tensor, dict[str, float]]:
+        def loss(policy_NC: torch.Tensor, sequences: torch.Tensor, extra: Grids) -> tuple[torch.Tensor, dict]:
             rows = batch.select(sequences)
             self.gaps.add(policy_NC if rows.old_NC is None else rows.old_NC, rows)
             advantage_NC, weight_NC = rows.meta["advantage"], rows.meta["weight"]
-            return self.algorithm.loss(policy_NC, rows, advantage_NC, weight_NC, denom=denom)
+            return self.algorithm.loss(policy_NC, rows, advantage_NC, weight_NC, denom=denom, extra=extra)
 
         with self.run.watch.time("update"):
             rows, width = self._rows(batch, prompts), batch.mask_NC.shape[1]
-            sums = optimizer_step(self.run.trainer, rows, loss, settings=self.settings, num_tokens=width)
+            how = {"settings": self.settings, "num_tokens": width, "requests": requests}
+            sums = optimizer_step(self.run.trainer, rows, loss, **how)
         return self.algorithm.step_metrics(sums)
 
     def _agreement(self, number: int) -> dict[str, float]:
@@ -118,22 +118,24 @@ class GrpoStage:
     def _add_logprobs(
         self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt], names: frozenset[str]
     ) -> RolloutBatch:
-        """The batch with those of old, ref and entropy that are asked for and not there yet."""
-        wanted = {name for name in names if getattr(batch, f"{name}_NC") is None}
+        """The batch with those of old, ref and the requests that are asked for and not there yet."""
+        if self.algorithm.settings.old_logprobs == "sampler" and batch.old_NC is None:
+            batch = replace(batch, old_NC=batch.rollout_NC)
+        wanted = sorted(name for name in names if not batch.has(name))
         if not wanted:
             return batch
         rows, shape = self._rows(batch, prompts), (len(batch), batch.mask_NC.shape[1])
-        added: dict[str, torch.Tensor | None] = {}
+        requests = [name for name in wanted if name not in ("old", "ref")]
         with self.run.watch.time("logprobs"):
-            if wanted & {"old", "entropy"}:
-                added["old_NC"], added["entropy_NC"] = logprob_pass(
-                    self.run.trainer, rows, settings=self.settings, shape=shape, entropy="entropy" in wanted
+            if requests or "old" in wanted:
+                old_NC, extra = logprob_pass(
+                    self.run.trainer, rows, settings=self.settings, shape=shape, requests=requests
                 )
+                batch = batch.with_grids({**extra, "old": old_NC if batch.old_NC is None else batch.old_NC})
             if "ref" in wanted:
-                added["ref_NC"], _ = logprob_pass(
-                    self.reference, rows, settings=self.settings, shape=shape, entropy=False
-                )
-        return replace(batch, **{name: grid for name, grid in added.items() if grid is not None})
+                ref_NC, _ = logprob_pass(self.reference, rows, settings=self.settings, shape=shape)
+                batch = batch.with_grids({"ref": ref_NC})
+        return batch
 
     def _rows(self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt]) -> list[Row]:
         """Packed rows of the batch: a group shares its prompt where configuration and family allow."""

@@ -36,6 +36,7 @@ from mmrl.training.schedule import checkpoint_due, evaluation_due, reset_optimiz
 from mmrl.training.signals import ToldInterrupt
 from mmrl.training.trackers import TrackedRun, Tracker, open_trackers, record_id
 from mmrl.training.validate import validate
+from mmrl.training.value_head import load_value_head
 from mmrl.training.zero import load_optimizer, optimizer_layout
 
 
@@ -270,6 +271,8 @@ class Journal:
         restore_random_state(checkpoint)
         if self.run.ema is not None:
             self.run.ema.load(checkpoint)
+        if self.run.value_head is not None:
+            load_value_head(self.run.value_head, checkpoint)
         over = self.position.stage == len(self.config.stages)
         left = "; all stages are finished, nothing is left to train" if over else ""
         self.console.print(f"continuing from {checkpoint} ({self.position.step} steps done){left}")

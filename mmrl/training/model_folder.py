@@ -10,6 +10,7 @@ from mmrl.models.load import save_model
 from mmrl.models.trained_with import trained_with, write_trained_with
 from mmrl.training.ema import AVERAGED
 from mmrl.training.runtime import Runtime
+from mmrl.training.value_head import save_value_head
 from mmrl.training.zero import collected_tensors, is_partitioned
 
 
@@ -27,9 +28,12 @@ def save_policy_folder(run: Runtime, folder: Path, weights: dict[str, torch.Tens
     weights: those of `policy_weights`.
 
     Where the run averages its weights, the averages are written beside it: `ema.safetensors`, from which the run
-    continues, and `model_ema/`, a model folder like the other one, which is what validations scored.
+    continues, and `model_ema/`, a model folder like the other one, which is what validations scored. A value head has a
+    file there too.
     """
     _save(run, folder, weights)
+    if run.value_head is not None:
+        save_value_head(run.value_head, folder.parent)
     if run.ema is not None:
         run.ema.save(folder.parent)
         with run.ema.applied(run.policy):

@@ -19,6 +19,7 @@ from mmrl.data.sample import GeometryKind, Sample
 from mmrl.data.skipped import SkippedLog
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import load_policy
+from mmrl.models.logprobs import ValueHead
 from mmrl.models.merged import merged_parameters
 from mmrl.models.trained_with import trained_with, write_trained_with
 from mmrl.rollout.open import open_engine
@@ -29,6 +30,7 @@ from mmrl.training.ema import Ema
 from mmrl.training.metrics import JsonLines, Stopwatch
 from mmrl.training.schedule import build_optimizer
 from mmrl.training.step import LogprobSettings
+from mmrl.training.value_head import value_head_for
 from mmrl.training.zero import build_engine, engine_config, is_partitioned, whole_tensors, whole_weights
 
 
@@ -36,9 +38,10 @@ from mmrl.training.zero import build_engine, engine_config, is_partitioned, whol
 class Runtime:
     """The parts of a running job.
 
-    policy: the trained model. trainer: the DeepSpeed engine around it, whose forward pass is `token_logprobs`.
-    is_engine_stale: whether the rollout engine has yet to get the policy's present weights. background: one thread, in
-    which completions may be sampled during training. warnings: what the console has yet to say.
+    policy: the trained model. value_head: what is trained beside it where the algorithm needs values. trainer: the
+    DeepSpeed engine around both, whose forward pass is `token_logprobs`. is_engine_stale: whether the rollout engine
+    has yet to get the policy's present weights. background: one thread, in which completions may be sampled during
+    training. warnings: what the console has yet to say.
     """
 
     config: RunConfig
@@ -53,6 +56,7 @@ class Runtime:
     skipped: SkippedLog
     rollouts_log: JsonLines
     ema: Ema | None = None
+    value_head: ValueHead | None = None
     watch: Stopwatch = field(default_factory=Stopwatch)
     policy_version: int = 0
     is_engine_stale: bool = True
@@ -183,8 +187,11 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
     model, processor = distributed.together(lambda: load_policy(section))
     if distributed.is_main():
         write_trained_with(trained_with(config, processor, policy_version=0), folder)
-    optimizer = build_optimizer(model, config.train)
-    trainer = build_engine(model, optimizer, engine_config(model_section=config.model, train=config.train))
+    value_head = value_head_for(config, model)
+    ratio = config.algorithm.value.lr_ratio
+    optimizer = build_optimizer(model, config.train, value_head=value_head, value_lr_ratio=ratio)
+    settings = engine_config(model_section=config.model, train=config.train)
+    trainer = build_engine(model, optimizer, settings, value_head=value_head)
     run = Runtime(
         config=config,
         folder=folder,
@@ -193,6 +200,7 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
         trainer=trainer,
         optimizer=optimizer,
         rollout=open_engine(config, model, processor),
+        value_head=value_head,
         ema=None if config.train.ema_decay is None else Ema(model, decay=config.train.ema_decay),
         router=router,
         cache=PixelCache(Path(config.cache.dir), on_miss=config.cache.on_miss, verify=config.cache.verify),

@@ -48,8 +48,15 @@ def checkpoint_due(config: RunConfig, stage: StageSection, *, done: int) -> bool
     return done == stage.steps or bool(every and done % every == 0)
 
 
-def build_optimizer(model: torch.nn.Module, train: TrainSection) -> torch.optim.Optimizer:
-    """The optimizer over the trainable parameters. Weight decay (set per stage) leaves biases and norm weights alone.
+def build_optimizer(
+    model: torch.nn.Module,
+    train: TrainSection,
+    *,
+    value_head: torch.nn.Module | None = None,
+    value_lr_ratio: float = 1.0,
+) -> torch.optim.Optimizer:
+    """The optimizer over the trainable parameters. Weight decay (set per stage) leaves biases and norm weights alone,
+    and the value head, which has a multiple of the stage's rate.
 
     Raises ConfigError, naming the extra, for `adamw8bit` without bitsandbytes.
     """
@@ -60,6 +67,8 @@ def build_optimizer(model: torch.nn.Module, train: TrainSection) -> torch.optim.
         {"params": [p for p in others if p.ndim > 1], "decays": True, "lr_ratio": 1.0},
         {"params": [p for p in others if p.ndim <= 1], "decays": False, "lr_ratio": 1.0},
     ]
+    if value_head is not None:
+        groups.append({"params": list(value_head.parameters()), "decays": False, "lr_ratio": value_lr_ratio})
     adam = {"lr": 0.0, "betas": train.betas, "eps": train.eps, "weight_decay": 0.0}
     if train.optimizer == "muon":
         return _muon(matrices, [{**group, **adam} for group in groups if group["params"]], train)

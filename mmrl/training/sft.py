@@ -22,7 +22,7 @@ from mmrl.scoring.geometry import format_geometry
 from mmrl.training import distributed
 from mmrl.training.prompts import next_prompts, rank_share
 from mmrl.training.runtime import Runtime
-from mmrl.training.step import optimizer_step
+from mmrl.training.step import Grids, optimizer_step
 
 
 class SftStage:
@@ -52,8 +52,8 @@ class SftStage:
         self.loader.load_state_dict(state["loader"])
 
     def _update(self, rows: Sequence[Row], *, longest: int, global_tokens: float) -> dict[str, float]:
-        def loss(policy_NC: torch.Tensor, sequences: torch.Tensor) -> tuple[torch.Tensor, dict[str, float]]:
-            del sequences  # cells off the target are 0, so the plain sum is the sum over target tokens
+        def loss(policy_NC: torch.Tensor, sequences: torch.Tensor, extra: Grids) -> tuple[torch.Tensor, dict]:
+            del sequences, extra  # cells off the target are 0, so the plain sum is the sum over target tokens
             return -policy_NC.sum() / global_tokens, {}
 
         settings = self.run.logprob_settings(temperature=1.0)

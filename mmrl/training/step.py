@@ -20,8 +20,9 @@ from mmrl.training import distributed
 from mmrl.training.metrics import sums_over_ranks
 from mmrl.training.zero import apply_step
 
-# (policy log-probs (N', C), indices of those N' sequences) -> (loss contribution, statistics)
-LossFunction = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, dict[str, float]]]
+Grids = dict[str, torch.Tensor]
+# (policy log-probs (N', C), indices of those N' sequences, what was requested) -> (loss contribution, statistics)
+LossFunction = Callable[[torch.Tensor, torch.Tensor, Grids], tuple[torch.Tensor, dict[str, float]]]
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,19 @@ class LogprobSettings:
     chunk: int
     micro_batch_tokens: int
 
-    def run(self, model: Any, micro: MicroBatch, *, want_entropy: bool = False) -> LogprobResult:
-        """`model` is a LogprobModule, or the DeepSpeed engine around one."""
-        return model(
+    def run(self, model: Any, micro: MicroBatch, *, requests: Sequence[str] = ()) -> LogprobResult:
+        """`model` is a LogprobModule, or the DeepSpeed engine around one. In `extra` is all that was requested."""
+        result = model(
             micro,
             self.processor,
             temperature=self.temperature,
             banned_ids=self.banned_ids,
             chunk=self.chunk,
-            want_entropy=want_entropy,
+            want_entropy="entropy" in requests,
+            requests=requests,
         )
+        entropy = {} if result.entropy_L is None else {"entropy": result.entropy_L}
+        return result._replace(extra={**result.extra, **entropy})
 
 
 def scatter(values_L: torch.Tensor, micro: MicroBatch, *, num_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -52,12 +56,18 @@ def scatter(values_L: torch.Tensor, micro: MicroBatch, *, num_tokens: int) -> tu
     Cells without a token are 0. Differentiable in the values.
     """
     sequences, local_L = micro.sequence_L.unique(return_inverse=True)
-    grid = values_L.new_zeros(len(sequences), num_tokens)
+    grid = values_L.new_zeros(len(sequences), num_tokens, *values_L.shape[1:])
     return grid.index_put((local_L, micro.token_L), values_L), sequences
 
 
 def optimizer_step(
-    engine: Any, rows: Sequence[Row], loss_function: LossFunction, *, settings: LogprobSettings, num_tokens: int
+    engine: Any,
+    rows: Sequence[Row],
+    loss_function: LossFunction,
+    *,
+    settings: LogprobSettings,
+    num_tokens: int,
+    requests: Sequence[str] = (),
 ) -> dict[str, float]:
     """Forward and backward over all micro-batches of `rows`, then one step. Returns summed statistics.
 
@@ -68,11 +78,14 @@ def optimizer_step(
     totals: dict[str, float] = {}
     for micro, is_last in micro_batches(rows, settings, completes=bool(engine.zero_offload_optimizer())):
         engine.set_gradient_accumulation_boundary(is_last)
-        logprobs_L = settings.run(engine, micro).logprobs_L.cpu()
+        result = settings.run(engine, micro, requests=requests)
+        logprobs_L, extra_L = result.logprobs_L.cpu(), {name: column.cpu() for name, column in result.extra.items()}
         if len(logprobs_L):
-            loss, stats = loss_function(*scatter(logprobs_L, micro, num_tokens=num_tokens))
+            policy_NC, sequences = scatter(logprobs_L, micro, num_tokens=num_tokens)
+            extra = {name: scatter(column, micro, num_tokens=num_tokens)[0] for name, column in extra_L.items()}
+            loss, stats = loss_function(policy_NC, sequences, extra)
         else:
-            loss, stats = 0.0 * logprobs_L.sum(), {}
+            loss, stats = 0.0 * sum((column.sum() for column in extra_L.values()), logprobs_L.sum()), {}
         engine.backward(loss * distributed.world_size())
         for key, value in {"loss/total": float(loss.detach()), **stats}.items():
             totals[key] = totals.get(key, 0.0) + value
@@ -107,15 +120,21 @@ _EMPTY_ROW = Row((Segment(torch.zeros(1, dtype=torch.long), torch.zeros(3, 1, dt
 
 @torch.no_grad()
 def logprob_pass(
-    model: Any, rows: Sequence[Row], *, settings: LogprobSettings, shape: tuple[int, int], entropy: bool
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Log-probs (N, C) of all sequences without gradient, and their entropies when asked; 0 off the tokens."""
+    model: Any,
+    rows: Sequence[Row],
+    *,
+    settings: LogprobSettings,
+    shape: tuple[int, int],
+    requests: Sequence[str] = (),
+) -> tuple[torch.Tensor, Grids]:
+    """Log-probs (N, C) of all sequences without gradient, and what is requested beside them; 0 off the tokens."""
     logprobs_NC = torch.zeros(shape)
-    entropy_NC = torch.zeros(shape) if entropy else None
+    extra: Grids = {}
     for micro, _ in micro_batches(rows, settings):
-        result = settings.run(model, micro, want_entropy=entropy)
+        result = settings.run(model, micro, requests=requests)
         place = (micro.sequence_L.cpu(), micro.token_L.cpu())
         logprobs_NC[place] = result.logprobs_L.float().cpu()
-        if entropy_NC is not None and result.entropy_L is not None:
-            entropy_NC[place] = result.entropy_L.float().cpu()
-    return logprobs_NC, entropy_NC
+        for name, column in result.extra.items():
+            grid = extra.setdefault(name, torch.zeros(*shape, *column.shape[1:]))
+            grid[place] = column.float().cpu()
+    return logprobs_NC, extra

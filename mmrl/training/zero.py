@@ -44,7 +44,13 @@ def engine_config(*, model_section: ModelSection, train: TrainSection) -> dict[s
     }
 
 
-def build_engine(model: Any, optimizer: torch.optim.Optimizer | None, config: dict[str, Any]) -> Any:
+def build_engine(
+    model: Any,
+    optimizer: torch.optim.Optimizer | None,
+    config: dict[str, Any],
+    *,
+    value_head: torch.nn.Module | None = None,
+) -> Any:
     """The DeepSpeed engine around a transformers model, whose forward pass is that of `LogprobModule`.
 
     Gradient accumulation is counted in tokens, so DeepSpeed's own counter stays at 1 and `backward` sets the boundary
@@ -52,7 +58,7 @@ def build_engine(model: Any, optimizer: torch.optim.Optimizer | None, config: di
     runs forward: a frozen model, its weights partitioned under ZeRO-3.
     """
     deepspeed = distributed.import_deepspeed()
-    module = LogprobModule(model)
+    module = LogprobModule(model, value_head)
     if config["zero_optimization"]["stage"] == 3:
         deepspeed.utils.set_z3_leaf_modules(module, [HeadPass])
         for buffer in module.buffers():

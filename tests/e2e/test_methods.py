@@ -19,13 +19,14 @@ TASK = "multiple choice"
 # A reward that a random model gets sometimes, so that groups have a spread.
 REWARD_FILE = """
 def score(completion, sample):
-    return float(sum(c.islower() for c in completion) > 2)
+    return sum(c.islower() for c in completion) / max(1, len(completion))
 """
 UNREACHABLE = ("confidence",)  # measurements of what a random model never writes
 SMALL = (
     *("model.dtype=float32", "model.gradient_checkpointing=false", "model.lora=null", "rollout.engine=hf"),
+    "rollout.steps_ahead=0",
     *("rollout.group_size=4", "rollout.max_new_tokens=6", "rewards.workers=0", "algorithm.aggregation_length=null"),
-    *("stages.0.steps=2", "stages.0.warmup_steps=0", "stages.0.lr=1e-3", "stages.0.prompts_per_step=3"),
+    *("stages.0.steps=2", "stages.0.warmup_steps=0", "stages.0.lr=1e-3", "stages.0.prompts_per_step=4"),
     *("train.micro_batch_tokens=4096", "data.decode_workers=1", "data.val=[]", "data.user_template=null"),
     *("validation.before_first=false", "checkpoint.best=null", "log.console=false", "log.trackers=[]"),
 )

@@ -35,4 +35,7 @@ def widened(batch: RolloutBatch, extra: int) -> RolloutBatch:
     """The batch with `extra` more padding columns."""
     grids = {item.name: getattr(batch, item.name) for item in fields(batch) if item.name.endswith("_NC")}
     padded = {name: torch.nn.functional.pad(grid, (0, extra)) for name, grid in grids.items() if grid is not None}
-    return replace(batch, **padded)
+    meta = {
+        name: torch.nn.functional.pad(column, (0, extra)) for name, column in batch.meta.items() if column.dim() == 2
+    }
+    return replace(batch, **padded, meta={**batch.meta, **meta})

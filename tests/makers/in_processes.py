@@ -98,7 +98,7 @@ def _train_on_pairs(job: dict[str, Any], out: Path) -> list[dict[str, float]]:
     section = ModelSection(path="tiny", dtype="float32")
     engine = zero.build_engine(model, optimizer, zero.engine_config(model_section=section, train=train))
 
-    def loss(grid_NC: torch.Tensor, sequences: torch.Tensor) -> tuple[torch.Tensor, dict[str, float]]:
+    def loss(grid_NC: torch.Tensor, sequences: torch.Tensor, extra: dict) -> tuple[torch.Tensor, dict[str, float]]:
         return -grid_NC.sum() / LOSS_TOKENS, {"rows": float(len(sequences))}
 
     stats = []

@@ -83,7 +83,8 @@ def batch_for(
     parts_NK = torch.rand(len(LENGTHS), len(names), generator=generator)
     if constant:
         parts_NK = reward_N1.expand(-1, len(names))
-    rollout_NC = grid(-2.0, -0.2)
+    rollout_NC, wanted = grid(-2.0, -0.2), module_of(plugin) if plugin else None
+    requests = {*getattr(wanted, "NEEDS", ()), *getattr(wanted, "NEEDS_EARLY", ())} - {"old", "ref", "entropy", "value"}
     ids_NC = torch.randint(0, 2, batch.mask_NC.shape, generator=generator)
     return replace(
         batch,
@@ -96,6 +97,10 @@ def batch_for(
         old_NC=rollout_NC + 0.1 * grid(-1.0, 1.0),
         ref_NC=grid(-2.0, -0.2),
         entropy_NC=grid(0.1, 2.0),
+        value_NC=grid(-0.5, 0.5),
+        task=("t",) * len(LENGTHS),
+        dataset=("d",) * len(LENGTHS),
+        meta={name: grid(-3.0, -1.0) for name in sorted(requests)},
         step=seed,
         total_steps=10,
     )
@@ -106,6 +111,11 @@ def policy_for(batch: RolloutBatch, *, seed: int = 1) -> torch.Tensor:
     assert batch.old_NC is not None
     generator = torch.Generator().manual_seed(seed)
     return batch.old_NC + 0.6 * (torch.rand(len(LENGTHS), max(LENGTHS), generator=generator) - 0.5) * batch.mask_NC
+
+
+def extra_for(algorithm: Algorithm, batch: RolloutBatch) -> dict[str, torch.Tensor]:
+    """What the trained pass is asked for: some numbers for each token."""
+    return dict.fromkeys(sorted(algorithm.extra), 0.1 * batch.ids_NC - 1.5 * batch.mask_NC)
 
 
 def run_step(
@@ -120,12 +130,16 @@ def run_step(
     batch = replace(batch, token_rewards_NC=shaped.token_rewards_NC)
     kept_N = algorithm.keep(batch, shaped.rewards_N)
     advantage_NC = algorithm.advantage(shaped.rewards_N, batch)
-    weight_NC, denom = algorithm.token_weight(advantage_NC, batch), algorithm.denominator(batch)
-    batch = replace(batch, meta={**batch.meta, "advantage": advantage_NC, "weight": weight_NC})
+    batch = replace(batch, meta={**batch.meta, **algorithm.columns(shaped.rewards_N, advantage_NC, batch)})
+    weight_NC, denom = batch.meta["weight"], algorithm.denominator(batch)
+    extra = extra_for(algorithm, batch)
     total, sums = torch.zeros(()), {}
     for rows in slices or [list(range(len(batch)))]:
         part = batch.select(torch.tensor(rows))
-        loss, stats = algorithm.loss(policy_NC[rows], part, advantage_NC[rows], weight_NC[rows], denom=denom)
+        asked = {name: grid[rows] for name, grid in extra.items()}
+        loss, stats = algorithm.loss(
+            policy_NC[rows], part, advantage_NC[rows], weight_NC[rows], denom=denom, extra=asked
+        )
         total = total + loss
         sums = {name: sums.get(name, 0.0) + value for name, value in stats.items()}
     total.backward()

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmrl.algorithms.aggregate import Denominator, Mode, aggregate, count
+from mmrl.algorithms.aggregate import Denominator, Mode, aggregate, count, joined
 from mmrl.config.schema import AlgorithmSection
 
 MODES = get_args(Mode)
@@ -25,6 +25,7 @@ def test_the_config_knows_the_same_modes():
         ("seq-mean-token-mean", 1.5),
         ("seq-sum-token-sum-norm", 2.5),
         ("seq-mean-token-sum-norm", 1.25),
+        ("rank-token-mean", 10 / 6),  # in one process
     ],
 )
 def test_worked_numbers(mode, expected):
@@ -71,14 +72,36 @@ def test_any_split_gives_the_same_sum_also_over_processes(lengths, cut, mode, se
     denom = count(mask, length=5)
     whole = aggregate(loss, mask, mode=mode, denom=denom)
     parts = [slice(0, cut), slice(cut, None)]
-    assert count(mask[parts[0]], length=5) + count(mask[parts[1]], length=5) == denom
     split = sum(aggregate(loss[part], mask[part], mode=mode, denom=denom) for part in parts)
     assert torch.as_tensor(split).item() == pytest.approx(whole.item(), abs=1e-12)
+    if mode == "rank-token-mean":
+        return  # whose point is that processes count alike
+    owns = [count(mask[part], length=5) for part in parts]
+    shares = [joined(owns, own=own) for own in owns]
+    ranks = [aggregate(loss[part], mask[part], mode=mode, denom=d) for part, d in zip(parts, shares, strict=True)]
+    assert torch.stack(ranks).sum().item() == pytest.approx(whole.item(), abs=1e-12)
+
+
+def test_the_rank_token_mean_is_the_mean_of_the_means_of_processes():
+    owns = [count(MASK[i : i + 1], length=4) for i in (0, 1)]
+    shares = [
+        aggregate(LOSS[i : i + 1], MASK[i : i + 1], mode="rank-token-mean", denom=joined(owns, own=owns[i]))
+        for i in (0, 1)
+    ]
+    assert sum(shares).item() == pytest.approx(1.5)
+    idle = count(torch.zeros(1, 4, dtype=torch.bool), length=4)
+    assert joined([owns[1], idle], own=owns[1]).ranks == 1
+
+
+def test_luspo_weighs_the_loss_of_a_sequence_by_its_length():
+    loss = torch.tensor([[1.0], [2.0]]).expand(2, 4)
+    value = aggregate(loss, MASK, mode="seq-mean-token-sum", denom=count(MASK, length=4))
+    assert value.item() == pytest.approx((2 * 1.0 + 4 * 2.0) / 2)
 
 
 def test_equal_lengths_make_token_mean_and_sequence_mean_equal():
     loss, mask = torch.rand(3, 4), torch.ones(3, 4, dtype=torch.bool)
     denom = count(mask, length=4)
-    assert denom == Denominator(tokens=12, sequences=3, length=4)
+    assert denom == Denominator(tokens=12, sequences=3, length=4, own_tokens=12)
     means = [aggregate(loss, mask, mode=mode, denom=denom) for mode in ("token-mean", "seq-mean-token-mean")]
     torch.testing.assert_close(*means)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from makers.batches import make_batch
+from makers.method_steps import algorithm_of
 
 from mmrl.algorithms.algorithm import build_algorithm
 from mmrl.config.schema import AlgorithmSection
@@ -166,7 +167,7 @@ def test_shipped_opo_reproduces_its_worked_numbers():
 def test_every_shipped_plugin_loads():
     assert "opo" in shipped_names("algorithms")
     for name in shipped_names("algorithms"):
-        build(name, aggregation="seq-mean-token-mean")
+        assert algorithm_of(name).plugins[0].name == name
 
 
 def test_hooks_of_several_plugins_compose_in_order(tmp_path):
@@ -279,7 +280,7 @@ def test_a_malformed_plugin_is_refused(tmp_path, text, message):
 
 def test_unknown_missing_repeated_and_conflicting_plugins(tmp_path):
     where = plugin(tmp_path, "def advantage(r, batch, settings):\n    return r\n")
-    with pytest.raises(PluginError, match=r"unknown plug-in 'nope' in algorithms/; known: .*opo"):
+    with pytest.raises(PluginError, match=r"unknown plug-in 'nope' in algorithms/; known: "):
         build("nope")
     with pytest.raises(PluginError, match=r"does not exist"):
         build("./nope.py", **where)

@@ -42,7 +42,8 @@ CASES = {  # override: the message after its place
     " 'token-mean'; only the -norm modes use it, remove it or change the mode",
     "algorithm.overlong_buffer=600": "'algorithm.overlong_buffer' (600) is above 'rollout.max_new_tokens' (512); the"
     " buffer is the last part of a completion, lower it",
-    "algorithm.advantage=grop": "key 'algorithm.advantage': 'grop' is unknown (known: grpo, dr_grpo, rloo);"
+    "algorithm.advantage=grop": "key 'algorithm.advantage': 'grop' is unknown (known: grpo, dr_grpo, rloo, "
+    "pass_at_k, gpg, reinforce_pp, reinforce_pp_baseline, gae);"
     " did you mean 'grpo'?",
     "algorithm.policy_loss=./nowhere.py:loss": "key 'algorithm.policy_loss': plug-in file {cwd}/nowhere.py does not"
     " exist (written './nowhere.py:loss')",

@@ -82,7 +82,7 @@ def step(vlm, prompt, settings, *, kind: str) -> tuple[dict[str, torch.Tensor], 
     weight_NC = (sampler_NC.sum(1).exp() * len(answers))[:, None] * batch.mask_NC
     denom = algorithm.denominator(batch)
 
-    def loss(policy_NC, sequences):
+    def loss(policy_NC, sequences, extra):
         return algorithm.loss(
             policy_NC, batch.select(sequences), advantage_NC[sequences], weight_NC[sequences], denom=denom
         )
