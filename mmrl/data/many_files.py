@@ -46,13 +46,19 @@ def is_pattern(path: Path) -> bool:
     return "*" in str(path) and not path.exists()
 
 
-def open_files(path: Path, *, split: str | None = None, robot: RobotSection | None = None) -> Rows:
-    """As `open_rows`; a path with `*` stands for all files that fit it. ConfigError where none does."""
+def files_of(path: Path) -> list[Path]:
+    """The files or the folder that a path means; with `*` in it all files that fit. ConfigError where none does."""
     if not is_pattern(path):
-        return open_rows(path, split=split, robot=robot)
+        return [path]
     first = next(n for n, part in enumerate(path.parts) if "*" in part)
     folder = Path(*path.parts[:first])
     found = sorted(file for file in folder.glob("/".join(path.parts[first:])) if file.is_file())
     if not found:
         raise ConfigError(f"{path}: no file fits this pattern" + ("" if folder.is_dir() else f"; no folder {folder}"))
-    return ChainedRows([open_rows(file, split=split, robot=robot) for file in found])
+    return found
+
+
+def open_files(path: Path, *, split: str | None = None, robot: RobotSection | None = None) -> Rows:
+    """As `open_rows`; a path with `*` stands for all files that fit it. ConfigError where none does."""
+    opened = [open_rows(file, split=split, robot=robot) for file in files_of(path)]
+    return ChainedRows(opened) if is_pattern(path) else opened[0]
