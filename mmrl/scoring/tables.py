@@ -5,6 +5,7 @@ What is read is text, as the completion holds it; a markup error is read as brow
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,6 +97,18 @@ def html_of_markdown(text: str) -> str:
     return _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})
 
 
+def markdown_tables(text: str) -> list[tuple[int, int, str]]:
+    """Start, end and HTML of Markdown's own tables, in order, those in lists and quotes left out. text: with line feeds
+    as its only line ends.
+    """
+    if "|" not in text:
+        return []
+    starts = [0, *itertools.accumulate(len(line) + 1 for line in text.split("\n"))]
+    found = [token.map for token in _MARKDOWN.parse(text) if token.type == "table_open" and token.level == 0]
+    places = [(starts[lines[0]], min(starts[lines[1]], len(text))) for lines in found if lines is not None]
+    return [(start, end, html_of_markdown(text[start:end])) for start, end in places]
+
+
 def parse_html(text: str) -> html.HtmlElement:
     """The text inside one `div`, whatever it holds."""
     clean = _FORBIDDEN.sub(" ", text)
@@ -153,6 +166,20 @@ def _span(cell: html.HtmlElement, name: str) -> int:
 def cell_text(cell: html.HtmlElement) -> str:
     """The text of a cell, blanks cleaned; a line break is a blank."""
     return clean_text(" ".join(cell.itertext()) if len(cell) else cell.text or "")
+
+
+def plain_html(table: html.HtmlElement) -> str:
+    """Rows, cells with their spans, and texts alone, a header cell as a cell; how OmniDocBench compares sources."""
+    rows = []
+    for row in _rows(table):
+        cells = []
+        for cell in row:
+            if cell.tag in _CELLS:
+                spans = [(name, cell.get(name)) for name in ("colspan", "rowspan") if cell.get(name)]
+                said = "".join(f' {name}="{value}"' for name, value in spans)
+                cells.append(f"<td{said}>{cell_text(cell)}</td>")
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    return f"<table>{''.join(rows)}</table>"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from makers.benchmarks import ROWS, write_benchmarks
+from makers.benchmarks_pages import TABLE
 from makers.command import mmrl
 from makers.tiny_models import tiny_model_dir
 
@@ -18,6 +19,11 @@ ANSWERS = {
     "osworld_g": ["[20, 20]", "[80, 60]", "[-1, -1]"],
     "ocrbench": ["it says x^{2}.", "x ^ { 2 }", "x ^ { 2 }"],
     "olmocr_bench": ["text 0", "text 0", "text 0 and text 1"],
+    "omnidocbench_v1_5": [
+        "that a column cuts.\n\n# Head",
+        f"It holds:\n\n\\[ a^2=b \\]\n\n{TABLE.replace('d<', 'x<')}",
+        "A tree.",
+    ],
     "drivelm": ["B", "<c1,CAM_BACK,1088.3,490.5>", "A"],
     "nuscenes_open_loop": [json.dumps(PLAN), json.dumps(BESIDE), "straight on"],
     "robot_actions": ["[0, 0]", "[0, 5.1]", "up"],
@@ -71,6 +77,19 @@ def test_blanks_count_but_in_formulas(results):
 def test_tests_of_pages_are_pooled_by_their_file(results):
     """multi_column: 1 + 1 + 2 of 1 + 2 + 3 tests; baseline: 3 of 3."""
     assert results["olmocr_bench"]["score"] == pytest.approx((4 / 6 + 1) / 2)
+
+
+def test_pages_count_for_what_they_have(results):
+    """Two pages have text, both whole, one with its two blocks swapped. On the second are a formula with 2 of 7
+    characters wrong and a table with one cell of four wrong. The third has no block that counts.
+    """
+    row = results["omnidocbench_v1_5"]
+    also = {name: numbers["score"] for name, numbers in row["also"].items()}
+    formula, table = 1 - 2 / 7, 1 - 1 / 6
+    assert (also["text"], also["order"], also["table TEDS-S"]) == (1, 0.5, 1)
+    assert (also["formula"], also["table TEDS"]) == (pytest.approx(formula), pytest.approx(table))
+    assert row["score"] == pytest.approx((1 + formula + table) / 3)
+    assert row["groups"]["language"]["english"]["score"] == row["score"] and row["n_total"] == ROWS
 
 
 def test_accuracy_and_objects_of_driving_scenes(results):
