@@ -15,7 +15,7 @@ from rich.table import Table
 
 from mmrl.errors import ConfigError, did_you_mean
 from mmrl.evaluate.compare import Comparison, compare, differences, only_in_one, setting_differences
-from mmrl.evaluate.result import RESULTS, SCORES, read_scores
+from mmrl.evaluate.result import RESULTS, SCORES, read_scores, uncut
 
 _COLUMNS = ("benchmark", "A", "B", "B - A", "95% interval", "n", "only A", "only B", "p")
 _ENDINGS = (".md", ".html")
@@ -118,7 +118,7 @@ def _table(rows: Sequence[tuple[str, Comparison]]) -> Table:
         shown.add_column(name, justify="left" if name == _COLUMNS[0] else "right", no_wrap=True)
     for row in rows:
         shown.add_row(*_cells(*row))
-    return shown
+    return uncut(shown)
 
 
 def _markdown(heading: Sequence[str], differs: Sequence[str], rows: Sequence[tuple[str, Comparison]]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from mmrl.evaluate.engines import LocalEngine, open_flight
 from mmrl.evaluate.flight import Flight
 from mmrl.evaluate.options import read_order
 from mmrl.evaluate.processes import ProcessFlight
-from mmrl.evaluate.progress import EvaluationProgress
+from mmrl.evaluate.progress import EvaluationProgress, to_ask
 from mmrl.evaluate.records import EXTENT, Record, RecordFile
 from mmrl.evaluate.result import (
     Outcome,
@@ -36,7 +37,6 @@ from mmrl.evaluate.result import (
     write_results,
     write_scores,
 )
-from mmrl.evaluate.row_files import row_files
 from mmrl.evaluate.runner import Job, Runner, rescore
 from mmrl.evaluate.servers import ServerFlight, endpoints
 from mmrl.evaluate.weights import weights_hash
@@ -124,11 +124,11 @@ def evaluate_command(request: EvaluateRequest) -> int:
                 console.print(f"{benchmark.name}: cannot run: {error}", style="red", markup=False)
         _answer(plans, request, processor, console)
         for plan in plans:
-            outcomes[plan.job.benchmark.name] = _finished(plan, request.out)
+            outcomes[plan.job.benchmark.name] = _finished(plan, request.out, console)
     ordered = [outcomes[benchmark.name] for benchmark in benchmarks]
-    files = {b.name: row_files(b, root=request.root, cache=request.cache) for b in benchmarks}
-    write_results(request.out, ordered, made_with={**made_with, "data": files, "environment": environment()})
-    Console(file=sys.stdout, highlight=False).print(table(ordered))
+    write_results(request.out, ordered, made_with={**made_with, "environment": environment()})
+    Console(file=sys.stdout, highlight=False).print(table(ordered), crop=False)
+    console.print(f"results: {request.out}", markup=False)
     if any(b.section.provenance.layout != "verified" for b in benchmarks):
         console.print("* the task file's layout was not checked on the published files")
     broken = any(outcome.counts is None for outcome in ordered)
@@ -250,6 +250,7 @@ def _answer(plans: Sequence[_Plan], request: EvaluateRequest, processor: FamilyP
     jobs = [plan.job for plan in plans if plan.job.todo]
     if not jobs:
         return
+    console.print(f"{to_ask(jobs)}; opening the model", markup=False)
     with ExitStack() as stack:
         flight = _open_flight(request, processor, stack, plans)
         openers = stack.enter_context(Openers(VideoSection(), workers=request.workers))
@@ -298,13 +299,25 @@ def _open_flight(
     return stack.enter_context(open_flight(engine, processor))
 
 
-def _finished(plan: _Plan, out: Path) -> Outcome:
-    """The numbers of a benchmark whose questions all have records."""
+def _finished(plan: _Plan, out: Path, console: Console) -> Outcome:
+    """The numbers of a benchmark whose questions all have records; why the first of those that failed did."""
     job, stored = plan.job, plan.job.records.read()
     records = {sample.sample_id: stored[sample.sample_id] for sample in plan.rows.samples} | plan.failed
+    _tell_of_failures(job.benchmark.name, records, console)
     if not job.is_scored:
         budgets = budgets_of(job.samples, job.preparer.config)
         return Outcome(job.benchmark, budgets=budgets, stored=stored_of(records))
     questions = questions_of(plan.rows, records, job.scores)
     write_scores(out / job.benchmark.name, questions, job.benchmark.section)
     return outcome_of(job.benchmark, questions, budgets=budgets_of(job.samples, job.preparer.config))
+
+
+def _tell_of_failures(name: str, records: Mapping[str, Sequence[Record]], console: Console) -> None:
+    failed = [of_key[0] for of_key in records.values() if of_key[0].is_failed]
+    if failed:
+        kinds = ", ".join(f"{count} {status}" for status, count in Counter(r.status for r in failed).most_common())
+        console.print(
+            f"{name}: {len(failed)} of {len(records)} questions failed ({kinds}) and count 0; the first is"
+            f" {failed[0].key}: {failed[0].reason}; --retry-failed asks them again",
+            markup=False,
+        )

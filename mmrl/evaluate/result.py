@@ -206,7 +206,6 @@ def _json(outcome: Outcome) -> dict[str, Any]:
     row["answers"] = section.answers.model_dump(mode="json")
     row["budgets"] = {name: budget.model_dump(mode="json") for name, budget in outcome.budgets.items()}
     row["variant"], row["template"] = outcome.benchmark.variant, section.data.user_template
-    row["task_templates"], row["system_prompt"] = section.data.task_templates, section.data.system_prompt
     row["options"] = section.model_dump(mode="json", include={"options"})["options"]
     if outcome.stored is not None:
         return {**row, "predict_only": True, **asdict(outcome.stored)}
@@ -235,6 +234,13 @@ def table(outcomes: Sequence[Outcome]) -> Table:
         shown.add_row(name, *_per_cent(numbers), *counts)
         for other, of_other in outcome.also.items():
             shown.add_row(f"  {other}", *_per_cent(of_other), str(of_other.n_total))
+    return uncut(shown)
+
+
+def uncut(shown: Table) -> Table:
+    """A table that is printed wider than the terminal rather than with cut names and numbers."""
+    for column in shown.columns:
+        column.min_width = max(len(str(cell)) for cell in (column.header, *column.cells))
     return shown
 
 

@@ -72,8 +72,12 @@ class TrainConsole:
     def print(self, *parts: object) -> None:
         self.console.print(*parts)
 
-    def opening(self, changes: Sequence[str], notes: Sequence[str]) -> None:
-        """List configuration keys that differ from those the run was started with, and what is odd in it."""
+    def opening(self, changes: Sequence[str], notes: Sequence[str], hooks: Sequence[str]) -> None:
+        """List configuration keys that differ from those the run was started with, what is odd in it, and the hooks of
+        a reinforcement-learning step with what fills them.
+        """
+        if hooks:
+            self.print(f"hooks of a step: {'; '.join(hooks)}")
         for change in changes:
             self.print(f"changed since this run was started: {change}")
         for note in notes:
@@ -112,8 +116,19 @@ def time_line(elapsed_s: float, *, done: int, left: int) -> str:
     >>> time_line(3.2, done=1, left=4), time_line(16.0, done=5, left=0)
     ('elapsed 3 s, left about 13 s', 'elapsed 16 s')
     """
-    estimate = f", left about {elapsed_s / done * left:.0f} s" if left else ""
-    return f"elapsed {elapsed_s:.0f} s{estimate}"
+    estimate = f", left about {duration(elapsed_s / done * left)}" if left else ""
+    return f"elapsed {duration(elapsed_s)}{estimate}"
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(299.6), duration(300), duration(7200), duration(51000)
+    ('300 s', '5 min', '2 h 00 min', '14 h 10 min')
+    """
+    minutes = round(seconds / 60)
+    if seconds < 300:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
 def status_line(metrics: Mapping[str, float]) -> str:
