@@ -37,6 +37,7 @@ from mmrl.evaluate.result import (
     write_results,
     write_scores,
 )
+from mmrl.evaluate.row_files import row_files
 from mmrl.evaluate.runner import Job, Runner, rescore
 from mmrl.evaluate.servers import ServerFlight, endpoints
 from mmrl.evaluate.weights import weights_hash
@@ -126,7 +127,8 @@ def evaluate_command(request: EvaluateRequest) -> int:
         for plan in plans:
             outcomes[plan.job.benchmark.name] = _finished(plan, request.out, console)
     ordered = [outcomes[benchmark.name] for benchmark in benchmarks]
-    write_results(request.out, ordered, made_with={**made_with, "environment": environment()})
+    files = {b.name: row_files(b, root=request.root, cache=request.cache) for b in benchmarks}
+    write_results(request.out, ordered, made_with={**made_with, "data": files, "environment": environment()})
     Console(file=sys.stdout, highlight=False).print(table(ordered), crop=False)
     console.print(f"results: {request.out}", markup=False)
     if any(b.section.provenance.layout != "verified" for b in benchmarks):

@@ -206,6 +206,7 @@ def _json(outcome: Outcome) -> dict[str, Any]:
     row["answers"] = section.answers.model_dump(mode="json")
     row["budgets"] = {name: budget.model_dump(mode="json") for name, budget in outcome.budgets.items()}
     row["variant"], row["template"] = outcome.benchmark.variant, section.data.user_template
+    row["task_templates"], row["system_prompt"] = section.data.task_templates, section.data.system_prompt
     row["options"] = section.model_dump(mode="json", include={"options"})["options"]
     if outcome.stored is not None:
         return {**row, "predict_only": True, **asdict(outcome.stored)}
