@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from mmrl.algorithms.parts import joined
+from mmrl.algorithms.requests import is_request
 from mmrl.algorithms.rollout_batch import RolloutBatch
 
 _SAMPLED = ("ids_NC", "mask_NC", "rollout_NC", "token_rewards_NC")  # the other grids are the trainer's
@@ -62,7 +63,8 @@ def with_recorded(
     leaving = torch.zeros(len(batch), dtype=torch.bool)
     leaving[list(rows)] = True
     computed = [item.name for item in fields(batch) if item.name.endswith("_NC") and item.name not in _SAMPLED]
-    fresh = replace(batch, kind=batch.kind or ("fresh",) * len(batch), **dict.fromkeys(computed))
+    meta = {name: column for name, column in batch.meta.items() if not is_request(name)}
+    fresh = replace(batch, kind=batch.kind or ("fresh",) * len(batch), meta=meta, **dict.fromkeys(computed))
     if not recorded:
         return fresh.select(~leaving), rewards_N[~leaving]
     models = torch.tensor([row for row, _ in recorded])
@@ -83,17 +85,13 @@ def _rows(models: RolloutBatch, recorded: Sequence[Recorded]) -> RolloutBatch:
         ids_NC[n, :length], mask_NC[n, :length] = torch.tensor(completion.ids, dtype=torch.int64), True
         rollout_NC[n, :length] = torch.tensor(completion.logprobs, dtype=rollout_NC.dtype)
     rewards_N = torch.tensor([completion.reward for completion in recorded], dtype=models.rewards_NK.dtype)
-    token_rewards_NC = None
-    if models.token_rewards_NC is not None:  # the reward of the whole, where it ends
-        token_rewards_NC = torch.zeros(shape, dtype=models.token_rewards_NC.dtype)
-        last_N = (mask_NC.sum(1) - 1).clamp(min=0)
-        token_rewards_NC[torch.arange(len(recorded)), last_N] = rewards_N.to(token_rewards_NC.dtype)
+    of_tokens = models.token_rewards_NC
     return replace(
         models,
         ids_NC=ids_NC,
         mask_NC=mask_NC,
         rollout_NC=rollout_NC,
-        token_rewards_NC=token_rewards_NC,
+        token_rewards_NC=None if of_tokens is None else torch.zeros(shape, dtype=of_tokens.dtype),
         rewards_NK=torch.full_like(models.rewards_NK, torch.nan),
         combined_N=None if models.combined_N is None else rewards_N.to(models.combined_N.dtype),
         truncated_N=torch.zeros_like(models.truncated_N),

@@ -131,7 +131,8 @@ class GrpoStage:
                 old_NC, extra = logprob_pass(
                     self.run.trainer, rows, settings=self.settings, shape=shape, requests=requests
                 )
-                batch = batch.with_grids({**extra, "old": old_NC if batch.old_NC is None else batch.old_NC})
+                old_NC = _with_recorded(old_NC, batch) if batch.old_NC is None else batch.old_NC
+                batch = batch.with_grids({**extra, "old": old_NC})
             if "ref" in wanted:
                 ref_NC, _ = logprob_pass(self.reference, rows, settings=self.settings, shape=shape)
                 batch = batch.with_grids({"ref": ref_NC})
@@ -150,6 +151,12 @@ class GrpoStage:
             else:
                 rows += separate_rows(prompt, completions, members)
         return rows
+
+
+def _with_recorded(old_NC: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
+    """Old log-probs, those that were recorded for rows of earlier steps."""
+    is_replay_N = torch.tensor([kind == "replay" for kind in batch.kind or ("fresh",) * len(batch)])
+    return torch.where(is_replay_N[:, None], batch.rollout_NC.to(old_NC), old_NC)
 
 
 def mean_of(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

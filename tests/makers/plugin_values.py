@@ -1,5 +1,6 @@
 """What a plug-in's hooks give for a made batch, rounded as the worked numbers of the methods are."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,6 +30,18 @@ def scored_batch(rewards: list[float], *, parts: dict[str, list[float]] | None =
         **columns,
     )
     return batch
+
+
+def with_spans(batch: RolloutBatch, name: str, rows: list[list[tuple[int, float]]]) -> RolloutBatch:
+    """The batch with a column of spans. rows: per row (tokens, value) of each span, one after the other."""
+    values = torch.full(batch.mask_NC.shape, torch.nan, dtype=torch.float64)
+    numbers = values.clone()
+    for n, row in enumerate(rows):
+        start = 0
+        for number, (tokens, value) in enumerate(row):
+            values[n, start : start + tokens], numbers[n, start : start + tokens] = value, number
+            start += tokens
+    return replace(batch, meta={**batch.meta, name: values, f"{name}.span": numbers})
 
 
 def grid(rows: list[list[float]]) -> torch.Tensor:

@@ -1,25 +1,12 @@
 """Blockwise advantages: own reward, own stratum, own tokens."""
 
-from dataclasses import replace
-
 import pytest
 import torch
-from makers.plugin_values import advantages, per_token, plugin, scored_batch
-
-NAN = float("nan")
+from makers.plugin_values import advantages, per_token, plugin, scored_batch, with_spans
 
 
 def with_blocks(rewards, blocks, lengths):
-    """blocks: per row (tokens, reward) of each block, in order."""
-    batch = scored_batch(rewards, lengths=lengths)
-    values = torch.full(batch.mask_NC.shape, NAN, dtype=torch.float64)
-    spans = values.clone()
-    for n, row in enumerate(blocks):
-        start = 0
-        for number, (tokens, reward) in enumerate(row):
-            values[n, start : start + tokens], spans[n, start : start + tokens] = reward, number
-            start += tokens
-    return replace(batch, meta={"blocks": values, "blocks.span": spans})
+    return with_spans(scored_batch(rewards, lengths=lengths), "blocks", blocks)
 
 
 TWO = [[(2, 1.0), (1, 0.9)], [(2, 1.0), (1, 0.2)], [(2, 0.0), (1, 0.6)], [(2, 0.0), (1, 0.1)]]
