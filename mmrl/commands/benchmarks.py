@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from mmrl.commands.options import DEFAULT_CACHE, example
+from mmrl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mmrl.config.judge_section import JudgeServerSection
 
 benchmarks_app = typer.Typer()
 
@@ -55,7 +59,18 @@ def evaluate(
     predict_only: Annotated[
         bool, typer.Option("--predict-only", help="Store answers, score nothing: for splits without answers.")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 where a question failed.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit code 1 where a question failed or the judge gave no verdict.")
+    ] = False,
+    judge_server: Annotated[
+        str | None, typer.Option(help="Server of the judge that task files name, up to /v1.")
+    ] = None,
+    judge_token_env: Annotated[str | None, typer.Option(help="Environment variable of the judge's token.")] = None,
+    judge_model: Annotated[str | None, typer.Option(help="Another judge than the task files name.")] = None,
+    judge_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one request to the judge.")] = 120.0,
+    no_judge: Annotated[
+        bool, typer.Option("--no-judge", help="Score by rule where a task file names a judge: score_without_judge.")
+    ] = False,
 ) -> None:
     """Score a model on benchmarks, from local files. A second call goes on where the first one stopped."""
     from mmrl.commands.evaluate import EvaluateRequest, evaluate_command
@@ -86,6 +101,8 @@ def evaluate(
         workers=workers,
         retry_failed=retry_failed,
         rescore=rescore,
+        judge=_judge(judge_server, judge_token_env, judge_model, judge_timeout),
+        no_judge=no_judge,
     )
     raise typer.Exit(evaluate_command(request))
 
@@ -134,11 +151,30 @@ def import_results(
     ] = None,
     model: Annotated[str, typer.Option(help="Whose answers these are; default: the file's name.")] = "",
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first rows of the benchmark were asked.")] = None,
+    judge_server: Annotated[str | None, typer.Option(help="As for mmrl evaluate, as the following ones.")] = None,
+    judge_token_env: Annotated[str | None, typer.Option(help="Environment variable of the judge's token.")] = None,
+    judge_model: Annotated[str | None, typer.Option(help="Another judge than the task file names.")] = None,
+    judge_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one request to the judge.")] = 120.0,
+    no_judge: Annotated[
+        bool, typer.Option("--no-judge", help="Score by rule where the task file names a judge.")
+    ] = False,
 ) -> None:
     """Score the answers that lmms-eval or VLMEvalKit stored, by the benchmark's own rewards."""
     from mmrl.commands.exchange import ImportRequest, import_command
 
-    raise typer.Exit(import_command(ImportRequest(file, task, root, out, key, model, limit)))
+    judge = _judge(judge_server, judge_token_env, judge_model, judge_timeout)
+    request = ImportRequest(file, task, root, out, key, model, limit, judge=judge, no_judge=no_judge)
+    raise typer.Exit(import_command(request))
+
+
+def _judge(url: str | None, token_env: str | None, model: str | None, timeout_s: float) -> JudgeServerSection | None:
+    from mmrl.config.judge_section import JudgeServerSection
+
+    if url is not None:
+        return JudgeServerSection(url=url, api_key_env=token_env, model=model, timeout_s=timeout_s)
+    if token_env is not None or model is not None:
+        raise ConfigError("--judge-token-env and --judge-model are for --judge-server")
+    return None
 
 
 def split_names(text: str) -> tuple[str, ...]:

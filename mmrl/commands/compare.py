@@ -13,8 +13,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from mmrl.config.judge_section import WITHOUT_JUDGE
 from mmrl.errors import ConfigError, did_you_mean
-from mmrl.evaluate.compare import Comparison, compare, differences, only_in_one, setting_differences
+from mmrl.evaluate.compare import Comparison, compare, differences, named_apart, only_in_one, setting_differences
 from mmrl.evaluate.result import RESULTS, SCORES, read_scores, uncut
 
 _COLUMNS = ("benchmark", "A", "B", "B - A", "95% interval", "n", "only A", "only B", "p")
@@ -46,6 +47,12 @@ def compare_command(request: CompareRequest) -> int:
     for name in numberless:
         console.print(f"{name}: not compared, for it could not run in one of the folders ({RESULTS} says why)")
     tasks = [name for name in tasks if name not in numberless]
+    for name in tasks:
+        if named_apart(*(result["benchmarks"][name] for result in results)):
+            raise ConfigError(
+                f"{name}: one of {request.a} and {request.b} has the judge's score, the other one {WITHOUT_JUDGE}:"
+                " these are never compared; score both alike (mmrl evaluate --rescore, --judge-server or --no-judge)"
+            )
     scores = {name: [_scores(folder, name) for folder in (request.a, request.b)] for name in tasks}
     found = list(_unequal(results, scores))
     if found and not request.anyway:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
+from mmrl.config.judge_section import WITHOUT_JUDGE, JudgeServerSection
 from mmrl.config.schema import CacheSection, ModelSection, RunConfig, VideoSection
 from mmrl.data.cache import PixelCache
 from mmrl.data.decoder import MediaOpener
@@ -24,6 +25,7 @@ from mmrl.evaluate.ahead import Openers
 from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, open_router, read_rows
 from mmrl.evaluate.engines import LocalEngine, open_flight
 from mmrl.evaluate.flight import Flight
+from mmrl.evaluate.judge import REMEDIES, VERDICTS
 from mmrl.evaluate.options import read_order
 from mmrl.evaluate.processes import ProcessFlight
 from mmrl.evaluate.progress import EvaluationProgress, to_ask
@@ -60,7 +62,8 @@ class EvaluateRequest:
     predict_only: answers are stored, not scored, and rows need no answer. strict: a failed question makes the exit
     code 1. retry_failed: ask again what failed before. rescore: score stored
     answers, without a model. repeats, temperature, max_new_tokens, options (as --options spells them): None: as the
-    task files say. variant: of the task files; None: the one for the model.
+    task files say. variant: of the task files; None: the one for the model. judge: where the judge of task files that
+    name one answers. no_judge: their rules stand in its place.
     """
 
     model: ModelSection
@@ -87,6 +90,8 @@ class EvaluateRequest:
     workers: int = 0
     retry_failed: bool = False
     rescore: bool = False
+    judge: JudgeServerSection | None = None
+    no_judge: bool = False
 
 
 @dataclass
@@ -103,11 +108,12 @@ def evaluate_command(request: EvaluateRequest) -> int:
     """Ask, score, print a table and write the results to `out`. Returns 0, or 1 when a benchmark could not run or, with
     `strict`, a question failed.
 
-    Raises ConfigError for a benchmark that is not there, and where `out` holds answers of another model or seed.
+    Raises ConfigError for a benchmark that is not there, for one with a judge whose server is not given, and where
+    `out` holds answers of another model or seed.
     """
     _check(request)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    benchmarks = [load_benchmark(name) for name in request.tasks]
+    benchmarks = [_judged(load_benchmark(name), request) for name in request.tasks]
     if len({benchmark.name for benchmark in benchmarks}) < len(benchmarks):
         raise ConfigError("a benchmark is named twice in --tasks")
     processor = processor_of(request.model)
@@ -130,11 +136,15 @@ def evaluate_command(request: EvaluateRequest) -> int:
     files = {b.name: row_files(b, root=request.root, cache=request.cache) for b in benchmarks}
     write_results(request.out, ordered, made_with={**made_with, "data": files, "environment": environment()})
     Console(file=sys.stdout, highlight=False).print(table(ordered), crop=False)
+    for outcome in ordered:
+        _tell_of_judge(outcome, console)
+    if any(b.without_judge for b in benchmarks) and not request.predict_only:
+        console.print(f"† rules stand in place of the judge, and the score is called {WITHOUT_JUDGE}")
     console.print(f"results: {request.out}", markup=False)
     if any(b.section.provenance.layout != "verified" for b in benchmarks):
         console.print("* the task file's layout was not checked on the published files")
     broken = any(outcome.counts is None for outcome in ordered)
-    failed = any(outcome.counts is not None and outcome.counts.n_failed for outcome in ordered)
+    failed = any(outcome.has_failures for outcome in ordered)
     return 1 if broken or (request.strict and failed) else 0
 
 
@@ -147,6 +157,28 @@ def _check(request: EvaluateRequest) -> None:
         raise ConfigError("--dp starts engines on this machine; of servers give --server once for each")
     if request.predict_only and request.rescore:
         raise ConfigError("--predict-only stores answers without scores, --rescore scores them: give one of them")
+    if request.no_judge and request.judge is not None:
+        raise ConfigError("--judge-server asks a judge, --no-judge does without: give one of them")
+
+
+def _judged(benchmark: Benchmark, request: EvaluateRequest) -> Benchmark:
+    return benchmark.judged_by(
+        request.judge,
+        without=request.no_judge or request.predict_only,
+        store=request.cache / VERDICTS,
+        remedies=REMEDIES,
+    )
+
+
+def _tell_of_judge(outcome: Outcome, console: Console) -> None:
+    calls = outcome.judge_calls
+    if calls.failed or calls.unread:
+        console.print(
+            f"{outcome.benchmark.name}: {calls.failed + calls.unread} answers without a verdict count 0 as unscored:"
+            f" {calls.failed} calls of the judge failed, {calls.unread} of its answers were no verdict; --rescore asks"
+            " for these alone",
+            markup=False,
+        )
 
 
 def _as_asked(benchmark: Benchmark, request: EvaluateRequest, processor: FamilyProcessor) -> Benchmark:
@@ -196,12 +228,14 @@ def _plan(
     router = stack.enter_context(open_router(benchmark, config, rows, processor))
     folder = request.out / benchmark.name
     folder.mkdir(exist_ok=True)
-    records = RecordFile(folder / "samples.jsonl", task_hash=benchmark.hash, repeats=benchmark.section.answers.repeats)
+    records = RecordFile(
+        folder / "samples.jsonl", task_hash=benchmark.answers_hash, repeats=benchmark.section.answers.repeats
+    )
     known = {key: of for key, of in records.read().items() if not (request.retry_failed and of[0].is_failed)}
     if not request.predict_only:
         for key in _uncompared(rows, known, router):
             del known[key]
-    failed = {key: [Record(benchmark.hash, key, 0, "media_error", reason=why)] for key, why in _absent(rows)}
+    failed = {key: [Record(benchmark.answers_hash, key, 0, "media_error", reason=why)] for key, why in _absent(rows)}
     records.keep({**failed, **known})  # what was answered stays, though it is not asked this time
     keys = [rows.samples[index].sample_id for index in range(len(rows.samples))]
     job = Job(
@@ -311,7 +345,8 @@ def _finished(plan: _Plan, out: Path, console: Console) -> Outcome:
         return Outcome(job.benchmark, budgets=budgets, stored=stored_of(records))
     questions = questions_of(plan.rows, records, job.scores)
     write_scores(out / job.benchmark.name, questions, job.benchmark.section)
-    return outcome_of(job.benchmark, questions, budgets=budgets_of(job.samples, job.preparer.config))
+    budgets = budgets_of(job.samples, job.preparer.config)
+    return outcome_of(job.benchmark, questions, budgets=budgets, judge_calls=job.judge_calls)
 
 
 def _tell_of_failures(name: str, records: Mapping[str, Sequence[Record]], console: Console) -> None:

@@ -11,10 +11,12 @@ from typing import Any, Literal
 
 from rich.console import Console
 
+from mmrl.config.judge_section import WITHOUT_JUDGE, JudgeServerSection
 from mmrl.config.schema import CacheSection, ModelSection, RunConfig
 from mmrl.errors import ConfigError, DataError
 from mmrl.evaluate import exchange
-from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, read_rows
+from mmrl.evaluate.benchmark import SCORE, Benchmark, Rows, budgets_of, load_benchmark, read_rows
+from mmrl.evaluate.judge import REMEDIES, VERDICTS
 from mmrl.evaluate.records import SAMPLES, Record, RecordFile, write_records
 from mmrl.evaluate.result import RESULTS, outcome_of, questions_of, read_scores, table, write_results, write_scores
 from mmrl.evaluate.runner import Score
@@ -36,7 +38,7 @@ class ExportRequest:
 @dataclass(frozen=True)
 class ImportRequest:
     """file: .jsonl of lmms-eval or .tsv of VLMEvalKit. key: its field that says which question a row is; None: what its
-    harness numbers rows by. model: whose answers these are.
+    harness numbers rows by. model: whose answers these are. judge, no_judge: as for `mmrl evaluate`.
     """
 
     file: Path
@@ -46,6 +48,8 @@ class ImportRequest:
     key: str | None = None
     model: str = ""
     limit: int | None = None
+    judge: JudgeServerSection | None = None
+    no_judge: bool = False
 
 
 def export_command(request: ExportRequest) -> int:
@@ -62,7 +66,9 @@ def export_command(request: ExportRequest) -> int:
         benchmark, rows = _rows(task, request, results)
         name = benchmark.name
         stored = RecordFile(
-            request.results / name / SAMPLES, task_hash=benchmark.hash, repeats=benchmark.section.answers.repeats
+            request.results / name / SAMPLES,
+            task_hash=benchmark.answers_hash,
+            repeats=benchmark.section.answers.repeats,
         )
         records, scores = stored.read(), read_scores(request.results / name)
         samples = [sample for sample in rows.samples if sample.sample_id in records and sample.sample_id in scores]
@@ -87,10 +93,10 @@ def export_command(request: ExportRequest) -> int:
 
 def _rows(task: str, request: ExportRequest, results: dict[str, Any]) -> tuple[Benchmark, Rows]:
     row = results["benchmarks"].get(Path(task).stem if task.endswith((".yaml", ".yml")) else task)
-    if row is None or "score" not in row:
+    if row is None or not row.keys() & {SCORE, WITHOUT_JUDGE}:
         raise ConfigError(f"{request.results} has no scores of {task!r}; has: {', '.join(results['benchmarks'])}")
     benchmark = load_benchmark(task).in_variant(row["variant"]).answered_by(**row["answers"])
-    benchmark = benchmark.with_options(row["options"])
+    benchmark = benchmark.with_options(row["options"]).scored_as(row)
     if benchmark.hash != row["task_hash"]:
         raise ConfigError(f"{task}: the task file is another than the one that was asked ({request.results / RESULTS})")
     return benchmark, read_rows(benchmark, _config(benchmark), root=request.root, limit=row["n_total"])
@@ -106,7 +112,9 @@ def import_command(request: ImportRequest) -> int:
     there.
     """
     answers, field = _read(request)
-    benchmark = load_benchmark(request.task)
+    benchmark = load_benchmark(request.task).judged_by(
+        request.judge, without=request.no_judge, store=Path(CacheSection().dir) / VERDICTS, remedies=REMEDIES
+    )
     if (request.out / RESULTS).exists():
         raise ConfigError(f"{request.out} holds results already; give another --out")
     config = _config(benchmark)
@@ -134,7 +142,8 @@ def import_command(request: ImportRequest) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     write_records(folder, records)
     write_scores(folder, questions, benchmark.section)
-    outcome = outcome_of(benchmark, questions, budgets=budgets_of(rows.samples, config))
+    budgets, calls = budgets_of(rows.samples, config), scored.judge_calls
+    outcome = outcome_of(benchmark, questions, budgets=budgets, judge_calls=calls)
     model = {"path": request.model or request.file.stem}
     made_with = {"model": model, "engine": "imported", "file": str(request.file), "environment": environment()}
     write_results(request.out, [outcome], made_with=made_with)
@@ -158,5 +167,5 @@ def _read(request: ImportRequest) -> tuple[list[exchange.Answer], str]:
 
 def _records(benchmark: Benchmark, key: str, answer: exchange.Answer) -> list[Record]:
     if not answer.texts:
-        return [Record(benchmark.hash, key, 0, "error", reason=f"{answer.where}: the request had failed")]
-    return [Record(benchmark.hash, key, n, "ok", completion=text) for n, text in enumerate(answer.texts)]
+        return [Record(benchmark.answers_hash, key, 0, "error", reason=f"{answer.where}: the request had failed")]
+    return [Record(benchmark.answers_hash, key, n, "ok", completion=text) for n, text in enumerate(answer.texts)]

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from mmrl.config.data_sections import DatasetSection
+from mmrl.config.judge_section import JudgeSection
 from mmrl.config.reward_sections import RewardPart
 from mmrl.config.section import (
     BudgetClass,
@@ -137,6 +138,9 @@ class BenchmarkSection(Section):
     score: tuple[RewardPart, ...] | dict[str, tuple[RewardPart, ...]] = Field(
         description="what an answer is worth, as in rewards.tasks; or, by the value of the card's task column, what "
         "answers to rows of this kind are"
+    )
+    judge: JudgeSection | None = Field(
+        default=None, description="the model that judges answers, where parts of `score` ask one (docs/evaluate.md)"
     )
     answers: AnswerSection = Field(default_factory=AnswerSection, description="how answers are drawn")
     variants: dict[str, VariantSection] = Field(

@@ -21,6 +21,7 @@ from mmrl.config.benchmark_section import (
     ShuffleSection,
     VariantSection,
 )
+from mmrl.config.judge_section import WITHOUT_JUDGE, JudgeSection, JudgeServerSection
 from mmrl.config.load import read_section
 from mmrl.config.reward_sections import RewardPart
 from mmrl.config.schema import (
@@ -42,39 +43,102 @@ from mmrl.data.skipped import Skipped, SkippedLog
 from mmrl.data.source import source_name
 from mmrl.data.template_library import user_text
 from mmrl.errors import ConfigError, DataError, did_you_mean, known_names
+from mmrl.evaluate.judge import check_judge, endpoint_options, longest_s, no_server, told, with_endpoint
 from mmrl.evaluate.options import MovedOptions, Order, option_columns
 from mmrl.models.families import FamilyProcessor
 from mmrl.plugins import shipped_dir
 from mmrl.rollout.types import Sampling
+from mmrl.scoring.judge.prompts import JUDGING
 from mmrl.scoring.router import Router
 
 TASK = "parts"
 DEFAULT, THINKING = "default", "thinking"
+SCORE = "score"
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """A task file that was read. name: its file's stem. relative_to: what rewards of its own start from.
 
-    variant: the one of the section's variants that is in it.
+    variant: the one of the section's variants that is in it. endpoint: where its judge answers, as rewards take it.
+    without_judge: the section's score is the one without its judge. named_judge: the judge that the task file names.
     """
 
     name: str
     section: BenchmarkSection
     relative_to: Path
     variant: str = DEFAULT
+    endpoint: Mapping[str, Any] | None = None
+    without_judge: bool = False
+    named_judge: str = ""
 
     @cached_property
     def hash(self) -> str:
         """Of all that moves a score: the task file, without where its facts are from and variants not in force."""
-        facts = self.section.model_dump(mode="json", exclude={"provenance", "variants"})
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+        if self.section.judge is None or self.without_judge:
+            return self._hash_without({"judge": True}, **({"score_name": WITHOUT_JUDGE} if self.without_judge else {}))
+        return self._hash_without({"judge": {"without": True}}, judging=JUDGING)
+
+    @cached_property
+    def answers_hash(self) -> str:
+        """Of all that answers depend on: answers to a benchmark with a judge stay when it or its prompt is another."""
+        return self.hash if self.section.judge is None else self._hash_without({"judge": True, "score": True})
+
+    def _hash_without(self, left_out: Mapping[str, Any], **more: str) -> str:
+        facts = self.section.model_dump(mode="json", exclude={"provenance": True, "variants": True, **left_out})
+        return hashlib.sha256(json.dumps({**facts, **more}, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def parts(self) -> dict[str, tuple[RewardPart, ...]]:
         """What answers are worth, by the task that the rows get."""
         score = self.section.score
-        return score if isinstance(score, dict) else {TASK: score}
+        parts = score if isinstance(score, dict) else {TASK: score}
+        return parts if self.endpoint is None else with_endpoint(parts, self.endpoint, relative_to=self.relative_to)
+
+    @property
+    def score_name(self) -> str:
+        """What results call its score: what a rule gave in a judge's place is no score of this benchmark."""
+        return WITHOUT_JUDGE if self.without_judge else SCORE
+
+    def judged_by(self, server: JudgeServerSection | None, *, without: bool, store: Path, remedies: str) -> Benchmark:
+        """With the server of its judge, or with its rules in the judge's place.
+
+        store: folder of verdicts. Raises ConfigError, with the remedies, where it has a judge and neither is given.
+        """
+        judge = self.section.judge
+        check_judge(self.name, judge, self.parts, relative_to=self.relative_to)
+        if judge is None:
+            return self
+        if without:
+            return self._without_judge(judge)
+        if server is None:
+            raise no_server(self.name, judge, remedies=remedies)
+        judged = self._with_judge(judge, server.model or judge.model)
+        assert judged.section.judge is not None
+        return replace(judged, endpoint=endpoint_options(judged.section.judge, server, store=store))
+
+    def scored_as(self, row: Mapping[str, Any]) -> Benchmark:
+        """By the judge, or without one, as a row of results.json says."""
+        judge = self.section.judge
+        if judge is None:
+            return self
+        return self._without_judge(judge) if WITHOUT_JUDGE in row else self._with_judge(judge, row["judge"]["model"])
+
+    def _without_judge(self, judge: JudgeSection) -> Benchmark:
+        return replace(self, section=self.section.model_copy(update={"score": judge.without}), without_judge=True)
+
+    def _with_judge(self, judge: JudgeSection, model: str) -> Benchmark:
+        used = judge.model_copy(update={"model": model})
+        return replace(self, section=self.section.model_copy(update={"judge": used}), named_judge=judge.model)
+
+    @property
+    def judge_told(self) -> dict[str, Any] | None:
+        """What results say of its judge; None where none is in force."""
+        judge = self.section.judge
+        if judge is None or self.without_judge:
+            return None
+        parts = replace(self, endpoint=None).parts
+        return told(judge, parts, named=self.named_judge or judge.model, relative_to=self.relative_to)
 
     @property
     def sampling(self) -> Sampling:
@@ -136,13 +200,11 @@ class Benchmark:
             round_places=False,
             decode_workers=workers,
         )
-        return RunConfig(
-            model=model,
-            budgets={**defaults, **budgets},
-            data=data,
-            cache=cache,
-            rewards=RewardsSection(tasks=self.parts, workers=workers),
-        )
+        rewards = RewardsSection(tasks=self.parts, workers=workers)
+        if self.endpoint is not None:  # a process that waits for the judge, so that the engine does not
+            limits = {"workers": max(workers, 1), "timeout_s": longest_s(self.endpoint)}
+            rewards = rewards.model_copy(update=limits)
+        return RunConfig(model=model, budgets={**defaults, **budgets}, data=data, cache=cache, rewards=rewards)
 
 
 @dataclass(frozen=True)

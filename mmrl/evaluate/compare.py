@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mmrl.config.judge_section import WITHOUT_JUDGE
 from mmrl.evaluate.numbers import Numbers, Question, numbers_of
 
 # What numbers of one task depend on beside the model, as results.json names it. All but the budgets are in the task
 # hash; where the hash differs and they do not, another part of the task file does.
-_OF_TASK = ("answers", "template", "version", "budgets")
+_OF_TASK = ("answers", "template", "version", "judge", "budgets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,11 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
         yield from _unequal(name, a.get(name), b.get(name))
     if a.get("task_hash") != b.get("task_hash") and not set(found) - {"budgets"}:
         yield f"task file: hash {a.get('task_hash')} and {b.get('task_hash')}"
+
+
+def named_apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether one of them has its score by the judge of the task, and the other one without."""
+    return (WITHOUT_JUDGE in a) != (WITHOUT_JUDGE in b)
 
 
 def setting_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:

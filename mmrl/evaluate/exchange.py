@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mmrl.config.judge_section import WITHOUT_JUDGE
 from mmrl.data.sample import Sample, TextPart
 from mmrl.errors import DataError
 from mmrl.evaluate.numbers import Question
@@ -139,7 +140,7 @@ def lmms_eval_results(names: Sequence[str], results: Mapping[str, Any], *, date:
     """The file of numbers beside the sample logs. results: results.json of the evaluation."""
     of = {name: results["benchmarks"][name] for name in names}
     found = {
-        "results": {name: {"alias": name, "score,none": row["score"]} for name, row in of.items()},
+        "results": {name: {"alias": name, **_score_of(row)} for name, row in of.items()},
         "versions": {name: row["version"] for name, row in of.items()},
         "n-samples": {name: {"original": row["n_total"], "effective": row["n_total"]} for name, row in of.items()},
         "configs": {name: {"task": name, "generation_kwargs": row["answers"]} for name, row in of.items()},
@@ -182,7 +183,15 @@ def _is_short(samples: Sequence[Sample], name: str) -> bool:
 
 def vlmevalkit_score(row: Mapping[str, Any]) -> str:
     """The file of numbers beside a table of predictions, in per cent. row: of results.json."""
-    return f"split,Overall\nnone,{100 * row['score']:.4f}\n"
+    [(name, score)] = _score_of(row).items()
+    column = "Overall" if name == "score,none" else WITHOUT_JUDGE
+    return f"split,{column}\nnone,{100 * score:.4f}\n"
+
+
+def _score_of(row: Mapping[str, Any]) -> dict[str, float]:
+    """The score of a row of results.json under the name that it has there, as lmms-eval writes names."""
+    name = WITHOUT_JUDGE if WITHOUT_JUDGE in row else "score"
+    return {f"{name},none": row[name]}
 
 
 def question_text(sample: Sample) -> str:

@@ -14,7 +14,7 @@ from rich.table import Table
 from mmrl.config.benchmark_section import AverageSection, BenchmarkSection
 from mmrl.config.schema import BudgetClass
 from mmrl.errors import DataError
-from mmrl.evaluate.benchmark import Benchmark, Rows, columns_of
+from mmrl.evaluate.benchmark import SCORE, Benchmark, Rows, columns_of
 from mmrl.evaluate.numbers import (
     Measure,
     Numbers,
@@ -30,6 +30,7 @@ from mmrl.evaluate.numbers import (
 )
 from mmrl.evaluate.records import Record
 from mmrl.evaluate.runner import Score
+from mmrl.scoring.judge.calls import NONE, JudgeCalls
 
 RESULTS = "results.json"
 SCORES = "scores.jsonl"
@@ -57,7 +58,7 @@ class Outcome:
     measures: what parts return beside their scores. also: more scores of the same answers, by name.
 
     budgets: of the classes that its media have, as they were opened. stored: in place of numbers, where answers were
-    only stored.
+    only stored. judge_calls: for all scores.
     """
 
     benchmark: Benchmark
@@ -69,6 +70,13 @@ class Outcome:
     problem: str = ""
     budgets: Mapping[str, BudgetClass] = field(default_factory=dict)
     stored: Stored | None = None
+    judge_calls: JudgeCalls = NONE
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether a question failed, or the judge gave no verdict."""
+        calls = self.judge_calls
+        return bool((self.counts is not None and self.counts.n_failed) or calls.failed or calls.unread)
 
     @property
     def counts(self) -> Numbers | Stored | None:
@@ -82,7 +90,13 @@ def stored_of(records: Mapping[str, Sequence[Record]]) -> Stored:
     return Stored(len(records), failed, cut)
 
 
-def outcome_of(benchmark: Benchmark, questions: Sequence[Question], *, budgets: Mapping[str, BudgetClass]) -> Outcome:
+def outcome_of(
+    benchmark: Benchmark,
+    questions: Sequence[Question],
+    *,
+    budgets: Mapping[str, BudgetClass],
+    judge_calls: JudgeCalls = NONE,
+) -> Outcome:
     section = benchmark.section
     ways = dict(section.averages())
     also = {name: _averaged(benchmark, ways[f"also.{name}"], questions) for name in section.also}
@@ -94,6 +108,7 @@ def outcome_of(benchmark: Benchmark, questions: Sequence[Question], *, budgets: 
         measures=measures_of(questions),
         budgets=budgets,
         also={name: numbers for name, numbers in also.items() if numbers is not None},
+        judge_calls=judge_calls,
     )
 
 
@@ -208,26 +223,42 @@ def _json(outcome: Outcome) -> dict[str, Any]:
     row["variant"], row["template"] = outcome.benchmark.variant, section.data.user_template
     row["task_templates"], row["system_prompt"] = section.data.task_templates, section.data.system_prompt
     row["options"] = section.model_dump(mode="json", include={"options"})["options"]
+    if section.judge is not None:
+        row["judge"] = outcome.benchmark.judge_told
     if outcome.stored is not None:
         return {**row, "predict_only": True, **asdict(outcome.stored)}
     if outcome.numbers is None:
         return {**row, "problem": outcome.problem}
-    groups = {c: {v: asdict(n) for v, n in of.items()} for c, of in (outcome.groups or {}).items()}
+    named = outcome.benchmark.score_name
+    groups = {c: {v: _row(n, named) for v, n in of.items()} for c, of in (outcome.groups or {}).items()}
     measures = {name: asdict(measure) for name, measure in outcome.measures.items()}
-    also = {name: asdict(numbers) for name, numbers in outcome.also.items()}
-    numbers = asdict(outcome.numbers)
+    also = {name: _row(numbers, named) for name, numbers in outcome.also.items()}
+    numbers = _row(outcome.numbers, named)
+    if row.get("judge") is not None:
+        row["verdicts"] = _verdicts(outcome.judge_calls)
     return {**row, **numbers, "also": also, "parts": outcome.parts, "measures": measures, "groups": groups}
+
+
+def _row(numbers: Numbers, score_name: str) -> dict[str, Any]:
+    return {score_name if name == SCORE else name: value for name, value in asdict(numbers).items()}
+
+
+def _verdicts(calls: JudgeCalls) -> dict[str, int]:
+    """Of n_judged verdicts n_from_cache needed no request. The others stand for answers without a score."""
+    found = {"n_judged": calls.judged, "n_from_cache": calls.remembered}
+    return {**found, "n_failed_calls": calls.failed, "n_unread_verdicts": calls.unread}
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """A line per benchmark, and one for each of its further scores, in per cent. A star: the task file's layout was not
-    checked on published files.
+    checked on published files. A dagger: rules in place of its judge.
     """
     shown = Table("benchmark", "score", "95% interval", *_COUNTS, box=None, padding=(0, 2, 0, 0))
     for column in shown.columns[1:]:
         column.justify, column.no_wrap = "right", True
     for outcome in outcomes:
-        name = outcome.benchmark.name + ("" if outcome.benchmark.section.provenance.layout == "verified" else " *")
+        name = outcome.benchmark.name + (" †" if outcome.benchmark.without_judge else "")
+        name += "" if outcome.benchmark.section.provenance.layout == "verified" else " *"
         counts = [str(getattr(outcome.counts, count, "")) for count in _COUNTS.values()]
         if (numbers := outcome.numbers) is None:
             shown.add_row(name, "-", "", *counts)

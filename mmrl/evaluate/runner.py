@@ -30,6 +30,7 @@ from mmrl.evaluate.records import Record, RecordFile, Reply, Status
 from mmrl.models.families import FamilyProcessor
 from mmrl.rollout.sampling import derive_seed
 from mmrl.rollout.types import Request
+from mmrl.scoring.judge.calls import NONE, JudgeCalls
 from mmrl.scoring.ongoing import Scoring
 from mmrl.scoring.router import Router
 
@@ -42,7 +43,7 @@ _THOUGHT_IDS = 8  # last tokens of a prompt in which it is seen to begin a thoug
 class Job:
     """One benchmark of an evaluation. todo: indices of the questions to ask. scores: by (key, repeat).
 
-    is_scored: False: answers are stored only. done, failed: of the questions to ask.
+    is_scored: False: answers are stored only. done, failed: of the questions to ask. judge_calls: for all scores.
     """
 
     benchmark: Benchmark
@@ -55,6 +56,7 @@ class Job:
     is_scored: bool = True
     done: int = 0
     failed: int = 0
+    judge_calls: JudgeCalls = NONE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,7 +170,7 @@ class Runner:
         job, sample = self.jobs[item.job], item.prepared.sample
         replies = self._whole(ended.replies, item.prepared.prompt, job.preparer.processor)
         is_place = job.preparer.geometry_kind(sample.task) is not None
-        hash_ = job.benchmark.hash
+        hash_ = job.benchmark.answers_hash
         job.records.append([Record.of(hash_, sample, n, reply, is_place=is_place) for n, reply in enumerate(replies)])
         if job.is_scored:
             self._scoring[item.job].add(sample, [reply.text for reply in replies])
@@ -199,7 +201,7 @@ class Runner:
 
     def _fail(self, item: Ready, status: Status, reason: str) -> None:
         job = self.jobs[item.job]
-        job.records.append([Record(job.benchmark.hash, item.sample.sample_id, 0, status, reason=reason)])
+        job.records.append([Record(job.benchmark.answers_hash, item.sample.sample_id, 0, status, reason=reason)])
         job.failed += 1
         self._told(job)
 
@@ -248,6 +250,7 @@ class _Scored:
     def _collect(self) -> None:
         samples, scoring = self._sent.popleft()
         scores = scoring.finish()
+        self.job.judge_calls += scores.judge_calls
         for group, (sample, values) in enumerate(zip(samples, scores.task_scores, strict=True)):
             for repeat, value in enumerate(values):
                 self.job.scores[sample.sample_id, repeat] = Score(

@@ -11,10 +11,12 @@ from mmrl.data.prepare import Prepared
 from mmrl.data.skipped import SkippedLog
 from mmrl.errors import EngineError
 from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, open_router, read_rows
+from mmrl.evaluate.judge import TRAINING_REMEDIES, VERDICTS
 from mmrl.evaluate.records import Record, Reply, status_of, write_records
 from mmrl.evaluate.result import Outcome, outcome_of, questions_of, write_results, write_scores
 from mmrl.evaluate.runner import Score
 from mmrl.rollout.types import Request
+from mmrl.scoring.judge.calls import NONE, JudgeCalls
 from mmrl.training import distributed
 from mmrl.training.rollouts import RolloutSpec, generated, requests_for, scored
 from mmrl.training.run_folder import environment
@@ -23,6 +25,7 @@ from mmrl.training.runtime import Runtime
 # Records and scores of answers, by question and by (question, repeat).
 Records = dict[str, list[Record]]
 Scores = dict[tuple[str, int], Score]
+Share = tuple[Records, Scores, JudgeCalls]
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,14 @@ def open_benchmarks(run: Runtime) -> Iterator[list[OpenBenchmark]]:
 
 
 def _open(run: Runtime, task: str, stack: ExitStack) -> OpenBenchmark:
-    benchmark, section = load_benchmark(task).for_model(run.processor), run.config.evaluate
+    section = run.config.evaluate
+    benchmark = load_benchmark(task).judged_by(
+        section.judge,
+        without=section.no_judge,
+        store=Path(run.config.cache.dir) / VERDICTS,
+        remedies=TRAINING_REMEDIES,
+    )
+    benchmark = benchmark.for_model(run.processor)
     config = benchmark.config(
         run.config.model,
         cache=run.config.cache,
@@ -82,23 +92,26 @@ def _made_with(run: Runtime, step: int) -> dict[str, object]:
     return {"model": model, **settings, "environment": environment()}
 
 
-def _answer_share(of: OpenBenchmark, *, size: int) -> tuple[Records, Scores]:
+def _answer_share(of: OpenBenchmark, *, size: int) -> Share:
     """This rank's questions, `size` at a time. One that cannot be asked is a record with its reason."""
     run = replace(of.run, skipped=SkippedLog(None, max_fraction=1.0))
     records: Records = {}
     scores: Scores = {}
+    calls = NONE
     samples = of.rows.samples
     share = range(distributed.rank(), len(samples), distributed.world_size())
     for start in range(0, len(share), size):
         prepared = run.prepare([samples[index] for index in share[start : start + size]], run.config.data)
-        _answer(of.benchmark, run, prepared, records, scores)
+        calls += _answer(of.benchmark, run, prepared, records, scores)
     for row in run.skipped.rows:
         key = row.sample_id or row.where
-        records[key] = [Record(of.benchmark.hash, key, 0, status_of(row.kind), reason=row.reason)]
-    return records, scores
+        records[key] = [Record(of.benchmark.answers_hash, key, 0, status_of(row.kind), reason=row.reason)]
+    return records, scores, calls
 
 
-def _answer(benchmark: Benchmark, run: Runtime, prepared: Sequence[Prepared], records: Records, scores: Scores) -> None:
+def _answer(
+    benchmark: Benchmark, run: Runtime, prepared: Sequence[Prepared], records: Records, scores: Scores
+) -> JudgeCalls:
     repeats = benchmark.section.answers.repeats
     spec = RolloutSpec((repeats,) * len(prepared), benchmark.sampling, seed=("evaluate", run.config.seed))
     asked: list[tuple[Prepared, Request]] = []
@@ -108,20 +121,21 @@ def _answer(benchmark: Benchmark, run: Runtime, prepared: Sequence[Prepared], re
             asked.append((item, replace(request, request_id=str(len(asked)))))
         else:
             key = item.sample.sample_id
-            records[key] = [Record(benchmark.hash, key, 0, "error", reason=reason)]
+            records[key] = [Record(benchmark.answers_hash, key, 0, "error", reason=reason)]
     if not asked:
-        return
+        return NONE
     rolled = scored(run, generated(run, [item for item, _ in asked], [request for _, request in asked]))
     for index, (item, group) in enumerate(zip(rolled.prepared, rolled.groups, strict=True)):
         key = item.sample.sample_id
         is_place = run.geometry_kind(item.sample.task) is not None
         records[key] = [
-            Record.of(benchmark.hash, item.sample, repeat, Reply.of(completion), is_place=is_place)
+            Record.of(benchmark.answers_hash, item.sample, repeat, Reply.of(completion), is_place=is_place)
             for repeat, completion in enumerate(group.completions)
         ]
         for repeat, value in enumerate(rolled.scores.task_scores[index]):
             read = rolled.scores
             scores[key, repeat] = Score(value, read.breakdown_of(index, repeat), read.is_unread(index, repeat))
+    return rolled.scores.judge_calls
 
 
 def _refusal(run: Runtime, request: Request) -> str | None:
@@ -133,27 +147,31 @@ def _refusal(run: Runtime, request: Request) -> str | None:
     return None
 
 
-def _finish(of: OpenBenchmark, shares: Sequence[tuple[Records, Scores]], folder: Path) -> Outcome:
+def _finish(of: OpenBenchmark, shares: Sequence[Share], folder: Path) -> Outcome:
     """The numbers of all ranks' answers; the main one writes them."""
     missing = {row.sample_id or row.where: row.reason for row in of.rows.failed}
-    records = {key: [Record(of.benchmark.hash, key, 0, "media_error", reason=why)] for key, why in missing.items()}
+    hash_ = of.benchmark.answers_hash
+    records = {key: [Record(hash_, key, 0, "media_error", reason=why)] for key, why in missing.items()}
     scores: Scores = {}
-    for of_rank, scores_of_rank in shares:
+    calls = NONE
+    for of_rank, scores_of_rank, calls_of_rank in shares:
         records |= of_rank
         scores |= scores_of_rank
+        calls += calls_of_rank
     questions = questions_of(of.rows, records, scores)
     if distributed.is_main():
         folder.mkdir(parents=True, exist_ok=True)
         write_records(folder, records)
         write_scores(folder, questions, of.benchmark.section)
-    return outcome_of(of.benchmark, questions, budgets=budgets_of(of.rows.samples, of.run.config))
+    budgets = budgets_of(of.rows.samples, of.run.config)
+    return outcome_of(of.benchmark, questions, budgets=budgets, judge_calls=calls)
 
 
 def _metrics(outcome: Outcome) -> dict[str, float]:
     numbers, prefix = outcome.numbers, f"eval/{outcome.benchmark.name}"
     assert numbers is not None
     return {
-        f"{prefix}/score": numbers.score,
+        f"{prefix}/{outcome.benchmark.score_name}": numbers.score,
         **{f"{prefix}/{name}": further.score for name, further in outcome.also.items()},
         f"{prefix}/n": float(numbers.n_total),
         f"{prefix}/failed": float(numbers.n_failed),

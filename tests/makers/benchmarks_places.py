@@ -94,7 +94,12 @@ def _drivelm(root: Path) -> None:
         f"scene{n}": {
             "key_frames": {
                 f"frame{n}": {
-                    "QA": {"perception": entries[1:], "prediction": entries[:1], "planning": unasked, "behavior": []},
+                    "QA": {
+                        "perception": entries[1:],
+                        "prediction": entries[:1],
+                        "planning": unasked,
+                        "behavior": unasked,
+                    },
                     "image_paths": {camera: f"../nuscenes/samples/{camera}/{n}.jpg" for camera in cameras},
                 }
             }
@@ -102,7 +107,7 @@ def _drivelm(root: Path) -> None:
         for n in range(2)
     }
     folder = root / "DriveLM"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "val.json").write_text(json.dumps(scenes))
     prepared("drivelm", folder / "val.json", folder / "rows.jsonl", images=root / "nuscenes_pictures")
 
@@ -192,6 +197,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "olmocr_bench": _olmocr_bench,
     "pubtabnet_val": _pubtabnet,
     "drivelm": _drivelm,
+    "drivelm_gpt": _drivelm,
     "nuscenes_open_loop": _nuscenes,
     "navsim_pdms": _navsim,
     "robot_actions": _robot_actions,

@@ -115,6 +115,11 @@ _TUBES = (
     '{"time": [0.0, 0.5], "boxes": {"0": [0, 0, 80, 48]}}',
 )
 _OPEN = answered_row("A cup.", "open-ended")
+_MMVU = [*choice_rows(5, 5), _OPEN, *choice_rows(5), _OPEN, _OPEN]
+_VCR = [_OPEN, *choice_rows(4, 5, 3), _OPEN, _OPEN]
+_REASON = [
+    answered_row(gold, "open-ended", path=f"card/{n}.mp4") for n, gold in enumerate(("1st: 6 of Hearts", "2", "a"))
+]
 _DIRECTION = "object_rel_direction"
 _VSI = [
     {**answered_row("4", "regression"), "options": None, "original_question_type": "object_counting"},
@@ -156,7 +161,9 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "mlvu_dev_rows": easyvideo_r1_file("mlvu-dev.json", "MLVU_dev/MLVU_dev", *FOUR),
     "mlvu_test": mlvu_file("MLVU_Test", ("plotQA", "A"), ("tutorialQA", "F"), ("order", "C")),
     "mlvu_test_rows": easyvideo_r1_file("mlvu-test.json", "MLVU_Test", *SIX),
-    "mmvu_mc": easyvideo_r1_file("mmvu-all.json", "MMVU", *choice_rows(5, 5), _OPEN, *choice_rows(5)),
+    "mmvu": easyvideo_r1_file("mmvu-all.json", "MMVU", *_MMVU),
+    "mmvu_mc": easyvideo_r1_file("mmvu-all.json", "MMVU", *_MMVU),
+    "mmvu_open": easyvideo_r1_file("mmvu-all.json", "MMVU", *_MMVU),
     "motionbench": easyvideo_r1_file(
         "motionbench.json",
         "MotionBench-official/MotionBench",
@@ -173,10 +180,13 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "tempcompass_choice": _tempcompass_choice,
     "tempcompass_yes_no": _tempcompass_yes_no,
     "tvgbench": _tvgbench,
-    "vcrbench_mc": easyvideo_r1_file("vcrbench.json", "VCR-Bench/v1/videos", _OPEN, *choice_rows(4, 5, 3)),
+    "vcrbench": easyvideo_r1_file("vcrbench.json", "VCR-Bench/v1/videos", *_VCR),
+    "vcrbench_mc": easyvideo_r1_file("vcrbench.json", "VCR-Bench/v1/videos", *_VCR),
+    "vcrbench_open": easyvideo_r1_file("vcrbench.json", "VCR-Bench/v1/videos", *_VCR),
     "video_holmes": easyvideo_r1_file("holmes.json", "Video-Holmes", *SIX),
     "videomathqa_binary": easyvideo_r1_file("videomathqa.jsonl", "VideoMathQA", *_MATH),
     "videomathqa_mcq": easyvideo_r1_file("videomathqa.jsonl", "VideoMathQA", *_MATH),
+    "videoreasonbench": easyvideo_r1_file("videoreasonbench.json", "VideoReasonBench/videos", *_REASON),
     "videomme": easyvideo_r1_file("videomme.json", "Video-MME", *_MME),
     "videommmu": easyvideo_r1_file("videommmu_with_image.json", "VideoMMMU", *_MMMU),
     "vsibench": easyvideo_r1_file("vsibench.json", "VSI-Bench", *_VSI),
