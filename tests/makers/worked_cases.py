@@ -159,6 +159,13 @@ def table(id_: str, wanted: float) -> Case:
     return Case(id_, "pubtabnet_val", gold, said, wanted)
 
 
+def page(id_: str, texts: list[str], said: str, wanted: Mapping[str, float]) -> Case:
+    """texts: of the page's blocks, in the order of reading. wanted: by measure of the reward."""
+    blocks = [{"kind": "text", "text": text, "order": n} for n, text in enumerate(texts, start=1)]
+    values = {f"page_blocks.{name}": value for name, value in wanted.items()}
+    return Case(id_, "omnidocbench_v1_5", blocks, said, {"score": wanted["text"], **values})
+
+
 # --- the worked rows ------------------------------------------------------------------------------------------------
 
 _ELEVEN = {str(second): [10, 5, 40, 30] for second in range(10, 21)}
@@ -222,11 +229,13 @@ CASES = (
     table("I7", 0.75),
     table("I9", 0.0),
     table("I10", 0.0),
-    # Normalised edit distances; the reward is 1 minus the distance.
-    Case("H1", None, "sitting", "kitten", 1 - 3 / 7, reward="edit_similarity"),
-    Case("H2", None, "abc", "", 0.0, reward="edit_similarity"),
+    # 1 minus the normalised edit distances.
+    page("H1", ["sitting"], "kitten", {"text": 1 - 3 / 7}),
+    page("H2", ["abc"], "", {"text": 0.0}),
     Case("H4", None, "hello world", "Hello World", 0.8182, reward="edit_similarity"),
-    Case("H5", None, "你好世界", "你好", 0.5, reward="edit_similarity"),
+    page("H5", ["你好世界"], "你好", {"text": 0.5}),
+    page("H6", ["a b", "c d"], "c d\n\na b", {"text": 1.0, "order": 0.0}),
+    page("H7", ["one", "two"], "one two", {"text": 1.0, "order": 1.0}),
     Case("K1", "stvg", _TUBE, '{"time": [10, 20], "boxes": {"10": [10, 5, 40, 30]}}', 0.5455),
     Case("K3", "stvg", _TUBE, str({"time": [10, 20], "boxes": {f"{k}.0": v for k, v in _ELEVEN.items()}}), 1.0),
     Case("K4", None, [10, 20], "14 - 16", 1.0, reward="temporal_iou", options={"measure": "iop"}),
