@@ -72,8 +72,12 @@ class TrainConsole:
     def print(self, *parts: object) -> None:
         self.console.print(*parts)
 
-    def opening(self, changes: Sequence[str], notes: Sequence[str]) -> None:
-        """List configuration keys that differ from those the run was started with, and what is odd in it."""
+    def opening(self, changes: Sequence[str], notes: Sequence[str], hooks: Sequence[str]) -> None:
+        """List configuration keys that differ from those the run was started with, what is odd in it, and the hooks of
+        a reinforcement-learning step with what fills them.
+        """
+        if hooks:
+            self.print(f"hooks of a step: {'; '.join(hooks)}")
         for change in changes:
             self.print(f"changed since this run was started: {change}")
         for note in notes:

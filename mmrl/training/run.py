@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Protocol
 
+from mmrl.algorithms.algorithm import hook_order
 from mmrl.config.checks import located
 from mmrl.config.run_checks import check_run
 from mmrl.config.schema import RunConfig, StageSection
@@ -70,7 +71,7 @@ def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
         val = [val_rows(s, r) for s, r in zip(config.stages, rows, strict=True)]
         journal = Journal(run, checkpoint=checkpoint, val=val, benchmarks=benchmarks)
         run.skipped.add(skipped)
-        journal.console.opening(changes, notes)
+        journal.console.opening(changes, notes, hook_order(config))
         with stop_on_sigterm() as stop, journal.told_of_ctrl_c():
             for index in range(journal.position.stage, len(config.stages)):
                 if not run_stage(run, journal, index, rows[index], stop):

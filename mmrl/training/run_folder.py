@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from mmrl.algorithms.algorithm import hook_order
 from mmrl.config.load import write_resolved
 from mmrl.config.schema import RunConfig
 from mmrl.data.templates import template_record
@@ -57,6 +58,7 @@ def open_run_folder(config: RunConfig, *, resume: bool, overwrite: bool = False)
             shutil.rmtree(folder / name, ignore_errors=True)
     write_resolved(config, resolved)
     _write_json(folder / "templates.json", template_record(config))
+    _write_json(folder / "hooks.json", hook_order(config))
     _write_json(folder / "environment.json", environment())
     return folder, changes
 

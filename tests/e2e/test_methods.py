@@ -84,3 +84,5 @@ def test_two_steps(path: Path, folder: Path):
     numbers = [value for row in steps for value in row.values() if isinstance(value, float)]
     assert all(math.isfinite(value) for value in numbers)
     assert any(row["grad_norm"] > 0 for row in steps)
+    hooks = " ".join(json.loads((folder / "runs" / config.name / "hooks.json").read_text()))
+    assert all(name in hooks for name in config.algorithm.plugins)

@@ -24,7 +24,13 @@ MIXED = (1.0, 0.2, 0.5, float("nan"), 0.0, 0.7, 1.0, 0.0)
 CONSTANT = (0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0)
 TOKENS = 8
 # Options with which a plug-in has work on completions of at most five tokens, where its defaults would have none.
-OPTIONS: dict[str, dict[str, Any]] = {"repetition_penalty": {"size": 2}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "cde": {"alpha": 0.1},
+    "repetition_penalty": {"size": 2},
+    "clip_cov": {"ratio": 0.2, "low": 0.0},
+    "kl_cov": {"ratio": 0.2},
+    "lp_reg": {"share": 0.5},
+}
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,10 @@ def batch_for(
         value_NC=grid(-0.5, 0.5),
         task=("t",) * len(LENGTHS),
         dataset=("d",) * len(LENGTHS),
-        meta={name: grid(-3.0, -1.0) for name in sorted(requests)},
+        meta={
+            "greedy_reward": torch.full((len(LENGTHS),), 0.4),
+            **{name: grid(-3.0, -1.0) for name in sorted(requests)},
+        },
         step=seed,
         total_steps=10,
     )
