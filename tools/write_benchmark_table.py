@@ -45,7 +45,9 @@ def _score(section: BenchmarkSection) -> str:
     together = ", ".join(f"`{column}`" for column in average.all_of_columns)
     groups = " of means over ".join(f"`{column}`" for column in average.group_columns)
     others = ", ".join(average.mean_of)
+    judge = "" if section.judge is None else f"judge {section.judge.model}"
     said = [
+        judge,
         f"all of {together}" * bool(together),
         f"mean over {groups}" * bool(groups),
         f"mean of {others}" * bool(others),
