@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from makers.batches import make_batch
 
 from mmrl.algorithms.algorithm import build_algorithm
-from mmrl.algorithms.correction import rollout_correction, with_sample_size
+from mmrl.algorithms.correction import off_policy_mask, rejection, rollout_correction, with_sample_size
 from mmrl.config.schema import AlgorithmSection
 
 OLD, SAMPLER = [-1.0, -2.0, -0.5], [-1.2, -3.5, -0.4]
@@ -162,3 +162,71 @@ def test_the_effective_sample_size_is_of_all_micro_batches_together():
         "policy/correction_ess": 0.0,
     }
     assert with_sample_size({"loss/total": 0.5}) == {"loss/total": 0.5}
+
+
+def rejected(log_ratios: list[float], kind: str, **bounds: float) -> list[float]:
+    section = AlgorithmSection(
+        rollout_rejection=kind,  # type: ignore[arg-type]
+        **{f"rollout_rejection_{name}": value for name, value in bounds.items()},  # type: ignore[arg-type]
+    )
+    old_NC = torch.tensor([log_ratios], dtype=torch.float64)
+    return rejection(old_NC, torch.zeros_like(old_NC), torch.ones_like(old_NC).bool(), settings=section)[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("seq_mean_k1", 1.00837),
+        ("seq_mean_k2", 0.000121),
+        ("seq_mean_k3", 0.000121),
+        ("seq_sum_k1", math.exp(0.025)),
+        ("seq_sum_k2", 3 * 0.00012083),
+        ("seq_max_k2", 0.0002),
+        ("seq_max_k3", math.exp(0.02) - 1.02),
+    ],
+)
+def test_rejection_takes_the_measure_of_a_completion(kind, value):
+    log_ratios, tolerance = [0.020, -0.010, 0.015], 1e-6 + value * 1e-4
+    assert rejected(log_ratios, kind, high=value + tolerance, low=value - tolerance) == [1.0] * 3
+    assert rejected(log_ratios, kind, high=value - tolerance) == [0.0] * 3
+    assert rejected(log_ratios, kind, high=9.0, low=value + tolerance) == [0.0] * 3
+
+
+def test_the_worked_bound_rejects_the_completion_and_token_bounds_single_tokens():
+    assert rejected([0.020, -0.010, 0.015], "seq_mean_k1", low=0.999, high=1.001) == [0.0] * 3
+    assert rejected([0.020, -0.010, 0.015], "token_k1", low=0.995, high=1.018) == [0.0, 0.0, 1.0]
+    assert rejected([0.020, -0.010, 0.015], "token_k2", high=1e-4) == [0.0, 1.0, 0.0]
+    assert rejected([0.0, 0.0], "seq_sum_k3", high=1e-9) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("advantage", "drift", "delta", "kept"),
+    [(-1.0, 0.25, 0.1, 0.0), (1.0, 0.25, 0.1, 1.0), (-1.0, 0.05, 0.1, 1.0), (-1.0, 9.0, math.inf, 1.0)],
+)
+def test_the_off_policy_mask_takes_out_negative_completions_that_drifted(advantage, drift, delta, kept):
+    sampler_NC = torch.full((1, 2), -1.0)
+    policy_NC = sampler_NC - torch.tensor([[2 * drift, 0.0]])  # the mean counts
+    mask_NC = torch.ones(1, 2, dtype=torch.bool)
+    found = off_policy_mask(policy_NC, sampler_NC, torch.full((1, 2), advantage), mask_NC, delta=delta)
+    assert found.tolist() == [[kept]]
+
+
+def test_rejection_and_mask_scale_the_policy_term_and_leave_count_and_regularisers():
+    batch = make_batch([2, 2], rewards=[1.0, 0.0], old_NC=torch.full((2, 2), -1.0))
+    batch = replace(batch, rollout_NC=torch.tensor([[-1.0, -1.0], [-0.2, -0.2]]))
+    policy_NC = torch.full((2, 2), -1.0)
+    losses = {}
+    for name, more in {
+        "plain": {},
+        "rejection": {"rollout_rejection": "seq_mean_k1", "rollout_rejection_low": 0.9},
+        "mask": {"off_policy_delta": 0.5},
+    }.items():
+        algorithm = build_algorithm(AlgorithmSection(advantage="dr_grpo", ref_kl_coef=0.1, **more), max_new_tokens=2)
+        given = replace(batch, ref_NC=torch.full((2, 2), -2.0))
+        advantage_NC = algorithm.advantage(torch.tensor([1.0, 0.0]), given)
+        ones_NC, denom = torch.ones(2, 2), algorithm.denominator(given)
+        losses[name], stats = algorithm.loss(policy_NC, given, advantage_NC, ones_NC, denom=denom)
+        assert stats.get("policy/rejected", stats.get("policy/off_policy_masked", 0.5)) == 0.5
+    kl = 0.1 * (math.exp(-1.0) + 1.0 - 1.0)
+    assert losses["plain"].item() == pytest.approx(kl)  # -0.5 and 0.5 on two tokens each
+    assert losses["rejection"].item() == losses["mask"].item() == pytest.approx(kl - 0.25)

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from makers.batches import make_batch
@@ -17,6 +18,7 @@ from mmrl.algorithms.token_advantages import (
     returns_to_go,
 )
 from mmrl.config.schema import AlgorithmSection
+from mmrl.scoring.combine import PartRule, TaskRule, rewards_of_group
 
 SETTINGS = AlgorithmSection()
 NAN = math.nan
@@ -85,6 +87,20 @@ def test_the_scale_of_grpo_may_be_that_of_the_batch():
     assert found == pytest.approx([0.9659, -0.9659, -0.9659, 0.9659, 0.4830, 0.4830, 0.4830, -1.4489], abs=5e-5)
     none = grpo(rewards, batch, SETTINGS, scale="none")[:, 0].tolist()
     assert none == pytest.approx([0.5, -0.5, -0.5, 0.5, 0.25, 0.25, 0.25, -0.75])
+
+
+def test_gdpo_is_the_normalised_sum_divided_by_the_std_of_the_batch():
+    rule = TaskRule((PartRule(0), PartRule(1)), combine="normalised_sum")
+    values = np.array([[1.0, 1.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    rewards = torch.from_numpy(rewards_of_group(values, rule))
+    batch = make_batch([1] * 4)
+    found = grpo(rewards, batch, AlgorithmSection(std_eps=1e-4), scale="batch")[:, 0].tolist()
+    assert found == pytest.approx([1.4856, -0.3981, -0.6894, -0.3981], abs=2e-4)
+    constant = torch.from_numpy(rewards_of_group(np.stack([values[:, 0], np.ones(4)], 1), rule))
+    alone = grpo(constant, batch, AlgorithmSection(std_eps=1e-4), scale="batch")[:, 0].tolist()
+    assert alone == pytest.approx(
+        [0.8659, -0.8659, 0.8659, -0.8659], abs=2e-4
+    )  # a part that is always 1 changes nothing
 
 
 @pytest.mark.parametrize(
