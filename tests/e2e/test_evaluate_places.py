@@ -107,14 +107,14 @@ def test_displacements_are_of_the_plans_that_can_be_read(results):
 
 
 def test_actions_and_paths_of_robots(results):
-    """Actions are [0, 0], [0, 5], [1, 0]: L1 0 and 0.05. The path goes from (11, 11) to (56, 11) of the model's
+    """Actions are [0, 0], [0, 5], [1, 0]: L1 0 and 0.05. The path goes from (11.2, 10.5) to (56, 10.5) of the model's
     112 x 84 pixels, the drawn ones from (10, 10) to (50, 10) and back.
     """
     row = results["robot_actions"]
     assert row["measures"]["action_distance.distance"] == {"mean": pytest.approx(0.025), "n": 2}
     assert row["score"] == pytest.approx((1 + 0.606531) / 3, abs=1e-6)
     row = results["sharerobot_trajectory"]
-    forth, back = math.hypot(6 / 112, 1 / 84), math.hypot(46 / 112, 1 / 84)
+    forth, back = math.hypot(6 / 112, 0.5 / 84), math.hypot(46 / 112, 0.5 / 84)
     assert row["score"] == pytest.approx((1 - forth / 0.5 + 1 - back / 0.5) / 3, abs=1e-5)
     assert row["measures"]["drawn_path.frechet"] == {"mean": pytest.approx((forth + back) / 2, abs=1e-5), "n": 2}
 
