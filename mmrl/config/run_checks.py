@@ -73,7 +73,8 @@ def check_rewards(run: Located) -> Problems:
         found = [problem for i, part in enumerate(parts) if (problem := _part_problem(run, f"{task}.{i}", part))]
         yield from found
         if not found:
-            alone = Router(section.model_copy(update={"tasks": {task: parts}, "workers": 0}))
+            own = {"tasks": {task: parts}, "combine": section.combine_of(task), "workers": 0}
+            alone = Router(section.model_copy(update=own))
             yield from _raised(run, f"rewards.tasks.{task}", alone.validate)
 
 
