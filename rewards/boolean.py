@@ -24,3 +24,9 @@ def score(completion: str, sample: Sample, *, answer: AnswerFormat = "auto") -> 
     if said is None:
         raise bad_answer(sample, wanted="yes or no, true or false, 1 or 0")
     return float(parse_truth(extract_prediction(completion, answer=answer) or "") == said)
+
+
+def vote(completion: str, sample: Sample, *, answer: AnswerFormat = "auto") -> str | None:
+    """`yes` or `no`."""
+    said = parse_truth(extract_prediction(completion, answer=answer) or "")
+    return None if said is None else "yes" if said else "no"

@@ -13,6 +13,7 @@ Example: answer `B`: `<answer>(B)</answer>` 1, `The correct answer is (B).` 1, `
 
 import re
 import string
+from collections.abc import Sequence
 
 from mmrl.data.sample import Sample
 from mmrl.scoring.gold import bad_answer, gold_text
@@ -34,16 +35,34 @@ def score(
 
     `after`: words before the choice, in any case; an answer without them, or with them twice, makes no choice.
     """
-    options = labelled_options(sample, column=options_column)
-    letters, texts = tuple(options) or string.ascii_uppercase, tuple(options.values())
+    letters, texts = _labels(sample, options_column)
     gold = parse_choice(gold_text(sample), letters=letters, options=texts)
     if gold is None:
         raise bad_answer(sample, wanted=f"one of the letters {letters[0]} to {letters[-1]}")
+    return float(vote(completion, sample, answer=answer, options_column=options_column, after=after) == gold)
+
+
+def vote(
+    completion: str,
+    sample: Sample,
+    *,
+    answer: AnswerFormat = "auto",
+    options_column: str = "options",
+    after: str | None = None,
+) -> str | None:
+    """The chosen letter."""
+    letters, texts = _labels(sample, options_column)
     prediction = extract_prediction(completion, answer=answer) or ""
     if after is not None:
         parts = re.split(re.escape(after), prediction, flags=re.IGNORECASE)
         prediction = parts[1] if len(parts) == 2 else ""
-    return float(parse_choice(prediction, letters=letters, options=texts) == gold)
+    return parse_choice(prediction, letters=letters, options=texts)
+
+
+def _labels(sample: Sample, column: str) -> tuple[Sequence[str], tuple[str, ...]]:
+    """The row's letters and its options' texts; all letters and no text where it has no options."""
+    options = labelled_options(sample, column=column)
+    return tuple(options) or string.ascii_uppercase, tuple(options.values())
 
 
 def chance(sample: Sample) -> float | None:

@@ -42,14 +42,32 @@ def score(
     if official:
         return float(any(_one_holds_the_other(prediction or "", gold) for gold in gold_texts(sample)))
 
-    def normalised(text: str) -> str:
-        text = unicodedata.normalize("NFKC", text)
-        text = text if case else text.casefold()
-        words = (text if punctuation else text.translate(_DROP)).split()
-        return " ".join(w for w in words if articles or w.casefold() not in _ARTICLES)
+    how = {"case": case, "punctuation": punctuation, "articles": articles}
+    golds = {_normalised(gold, **how) for gold in gold_texts(sample)}
+    return float(prediction is not None and _normalised(prediction, **how) in golds)
 
-    golds = {normalised(gold) for gold in gold_texts(sample)}
-    return float(prediction is not None and normalised(prediction) in golds)
+
+def vote(
+    completion: str,
+    sample: Sample,
+    *,
+    answer: AnswerFormat = "auto",
+    case: bool = False,
+    punctuation: bool = True,
+    articles: bool = True,
+    official: bool = False,
+) -> str | None:
+    """The normalised text."""
+    prediction = extract_prediction(completion, answer=answer)
+    how = {"case": case, "punctuation": punctuation, "articles": articles}
+    return None if prediction is None else _normalised(prediction, **how)
+
+
+def _normalised(text: str, *, case: bool, punctuation: bool, articles: bool) -> str:
+    text = unicodedata.normalize("NFKC", text)
+    text = text if case else text.casefold()
+    words = (text if punctuation else text.translate(_DROP)).split()
+    return " ".join(w for w in words if articles or w.casefold() not in _ARTICLES)
 
 
 def _one_holds_the_other(prediction: str, gold: str) -> bool:

@@ -50,6 +50,22 @@ def score(
     return float(abs(prediction - gold) <= max(abs_tol, rel_tol * abs(gold)) + slack)
 
 
+def vote(
+    completion: str,
+    sample: Sample,
+    *,
+    answer: AnswerFormat = "auto",
+    abs_tol: float = 0.0,
+    rel_tol: float = 0.0,
+    decimals: int | None = None,
+    tolerance_column: str | None = None,
+    percent: Literal["fraction", "ignore"] = "fraction",
+) -> str | None:
+    """The number, rounded to `decimals` if they count. Numbers within a tolerance of another are other answers."""
+    prediction = parse_number(extract_prediction(completion, answer=answer) or "", percent=percent)
+    return None if prediction is None else repr(prediction if decimals is None else round(prediction, decimals))
+
+
 def _tolerance(sample: Sample, column: str) -> float | None:
     value = sample.columns.get(column)
     if value is None:

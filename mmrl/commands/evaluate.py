@@ -343,7 +343,7 @@ def _finished(plan: _Plan, out: Path, console: Console) -> Outcome:
     if not job.is_scored:
         budgets = budgets_of(job.samples, job.preparer.config)
         return Outcome(job.benchmark, budgets=budgets, stored=stored_of(records))
-    questions = questions_of(plan.rows, records, job.scores)
+    questions = questions_of(plan.rows, records, job.scores, job.router)
     write_scores(out / job.benchmark.name, questions, job.benchmark.section)
     budgets = budgets_of(job.samples, job.preparer.config)
     return outcome_of(job.benchmark, questions, budgets=budgets, judge_calls=job.judge_calls)

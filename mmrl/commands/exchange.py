@@ -137,7 +137,7 @@ def import_command(request: ImportRequest) -> int:
             for repeat, value in enumerate(scored.task_scores[index])
         }
     records = {key: _records(benchmark, key, answer) for key, answer in found.items()}
-    questions = questions_of(rows, records, scores)
+    questions = questions_of(rows, records, scores, router)
     folder = request.out / benchmark.name
     folder.mkdir(parents=True, exist_ok=True)
     write_records(folder, records)

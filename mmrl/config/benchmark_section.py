@@ -32,7 +32,9 @@ class AnswerSection(Section):
     temperature: NonNegativeFloat = Field(default=0.0, description="0: greedy")
     top_p: Probability = Field(default=1.0, description="as rollout.top_p")
     top_k: int = Field(default=0, ge=0, description="as rollout.top_k")
-    repeats: Count = Field(default=1, description="answers to each question; several need a temperature above 0")
+    repeats: Count = Field(
+        default=1, description="answers to each question; several need a temperature above 0 and give pass@k"
+    )
     stop: tuple[str, ...] = Field(default=(), description="texts that end an answer")
 
 
@@ -152,6 +154,11 @@ class BenchmarkSection(Section):
         default="written",
         description="of multiple choice: {shuffle: SEED}: in another order; circular: the question is asked in every "
         "rotation of its options, and right only if all answers are",
+    )
+    reasoning: str | None = Field(
+        default=None,
+        description="name of the part of `score` that says whether an answer's reasoning is right (from 0.5 on); "
+        "CoT-pass@k counts right answers that are reached so",
     )
     report: tuple[str, ...] = Field(default=(), description="columns by whose values scores are reported, too")
     average: Literal["rows"] | AverageSection = Field(

@@ -49,6 +49,7 @@ from mmrl.models.families import FamilyProcessor
 from mmrl.plugins import shipped_dir
 from mmrl.rollout.types import Sampling
 from mmrl.scoring.judge.prompts import JUDGING
+from mmrl.scoring.parts import part_name
 from mmrl.scoring.router import Router
 
 TASK = "parts"
@@ -242,7 +243,9 @@ def load_benchmark(name: str) -> Benchmark:
             "task_templates": _texts(section.data.task_templates),
         }
     )
-    return Benchmark(path.stem, section.model_copy(update={"data": data}), path.absolute().parent)
+    benchmark = Benchmark(path.stem, section.model_copy(update={"data": data}), path.absolute().parent)
+    _check_reasoning(benchmark)
+    return benchmark
 
 
 def shipped_benchmarks() -> tuple[str, ...]:
@@ -327,6 +330,19 @@ def budgets_of(samples: Sequence[Sample], config: RunConfig) -> dict[str, Budget
     known = {**config.budgets, **dataset.budgets}
     used = {ref.budget or sample.modality for sample in samples for ref in sample.media}
     return {name: known[name] for name in sorted(used & known.keys())}
+
+
+def _check_reasoning(benchmark: Benchmark) -> None:
+    """ConfigError where answers to some rows would have no verdict on their reasoning."""
+    wanted = benchmark.section.reasoning
+    for task, parts in benchmark.parts.items() if wanted is not None else ():
+        if wanted not in (known := [part_name(part) for part in parts]):
+            of_task = "" if task == TASK else f" of {task!r}"
+            raise ConfigError(
+                f"{benchmark.name}: reasoning: the score{of_task} has no part {wanted!r}; parts: {', '.join(known)}. "
+                "CoT-pass@k needs a verdict on the reasoning of each answer: add a part that gives one (a judge, or a "
+                "reward of thoughts) with weight 0"
+            )
 
 
 def _in_variant(section: BenchmarkSection, variant: VariantSection) -> BenchmarkSection:

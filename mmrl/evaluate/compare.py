@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmrl.config.judge_section import WITHOUT_JUDGE
-from mmrl.evaluate.numbers import Numbers, Question, numbers_of
+from mmrl.evaluate.numbers import Numbers, Question, numbers_of, worth
 
 # What numbers of one task depend on beside the model, as results.json names it. All but the budgets are in the task
 # hash; where the hash differs and they do not, another part of the task file does.
@@ -126,7 +126,7 @@ def _pairs(a: Mapping[str, Question], b: Mapping[str, Question]) -> list[_Pair]:
         if key in b:
             rows[tuple(a[key].columns.get("all_of") or (key,))].append(key)
     return [
-        _Pair(min(a[key].value for key in keys), min(b[key].value for key in keys), a[keys[0]].columns)
+        _Pair(worth([a[key] for key in keys]), worth([b[key] for key in keys]), a[keys[0]].columns)
         for keys in rows.values()
     ]
 

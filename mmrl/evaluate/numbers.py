@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,8 @@ class Question:
     """One question's outcome. scores: of its answers, each NaN where it could not be scored; empty: it failed.
 
     num_truncated: answers that were cut. num_unparsed: answers that held nothing the reward could read. columns: of
-    the row. parts: of each answer's score, by name.
+    the row. parts: of each answer's score, by name. votes: what each answer is counted for, None: for nothing; empty
+    where answers are not counted.
     """
 
     key: str
@@ -30,12 +31,17 @@ class Question:
     columns: Mapping[str, Any]
     parts: tuple[Mapping[str, float], ...] = ()
     num_unparsed: int = 0
+    votes: tuple[str | None, ...] = ()
+
+    @property
+    def worths(self) -> tuple[float, ...]:
+        """The scores. What could not be scored counts 0: it never leaves a mean."""
+        return tuple(0.0 if math.isnan(score) else score for score in self.scores)
 
     @property
     def value(self) -> float:
-        """The mean over its answers. What failed or could not be scored counts 0: it never leaves the mean."""
-        known = [0.0 if math.isnan(score) else score for score in self.scores]
-        return math.fsum(known) / len(known) if known else 0.0
+        """The mean over its answers, 0 without any."""
+        return _mean(self.worths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,6 @@ class Numbers:
 
     n_scored: questions with a score for every answer. n_failed: questions without answers. n_unscored: the rest.
     n_truncated, n_unparsed: answers that were cut, and that held nothing the reward could read; they are scored.
-    best_of: mean over questions of the best answer; None with one answer each.
     """
 
     score: float
@@ -56,7 +61,35 @@ class Numbers:
     n_unscored: int
     n_truncated: int
     n_unparsed: int
-    best_of: float | None = None
+
+
+def together(unit: Sequence[Question]) -> tuple[float, ...]:
+    """What questions that are one are worth in each repeat: what the worst of them is. One that failed is worth 0.
+
+    >>> together([Question("a", (1.0, 0.0), 0, {}), Question("b", (1.0, 1.0), 0, {})])
+    (1.0, 0.0)
+    """
+    count = max(len(question.scores) for question in unit)
+    rows = [question.worths or (0.0,) * count for question in unit]
+    return tuple(map(min, zip(*rows, strict=False)))
+
+
+def worth(unit: Sequence[Question]) -> float:
+    """The mean of that over the repeats."""
+    return _mean(together(unit))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean and its 95% interval."""
+
+    score: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +136,21 @@ def numbers_of(
     return _numbers(questions, units.score, units.resampled(seed))
 
 
+def estimate_of(
+    questions: Sequence[Question],
+    value: Callable[[Sequence[float]], float],
+    *,
+    groups: Sequence[str] = (),
+    all_of: Sequence[str] = (),
+    cluster: str | None = None,
+    seed: int = 0,
+) -> Estimate:
+    """As the score of `numbers_of`, where the scores of a question's answers, one a repeat, are worth `value`."""
+    units = _Units.of(questions, groups=groups, all_of=all_of, cluster=cluster, value=value)
+    low, high = np.nanquantile(units.resampled(seed), (0.025, 0.975)).tolist()
+    return Estimate(units.score, low, high)
+
+
 def mean_numbers(
     questions: Sequence[Question],
     averages: Sequence[tuple[Sequence[Question], Mapping[str, Any]]],
@@ -130,7 +178,6 @@ def _numbers(questions: Sequence[Question], score: float, resampled: np.ndarray)
     low, high = np.nanquantile(resampled, (0.025, 0.975)).tolist()
     failed = sum(not question.scores for question in questions)
     scored = sum(bool(q.scores) and not any(map(math.isnan, q.scores)) for q in questions)
-    several = any(len(question.scores) > 1 for question in questions)
     return Numbers(
         score=score,
         low=low,
@@ -141,7 +188,6 @@ def _numbers(questions: Sequence[Question], score: float, resampled: np.ndarray)
         n_unscored=len(questions) - failed - scored,
         n_truncated=sum(question.num_truncated for question in questions),
         n_unparsed=sum(question.num_unparsed for question in questions),
-        best_of=_best(questions) if several else None,
     )
 
 
@@ -166,8 +212,9 @@ class _Units:
         all_of: Sequence[str] = (),
         cluster: str | None = None,
         codes_Q: np.ndarray | None = None,
+        value: Callable[[Sequence[float]], float] = _mean,
     ) -> _Units:
-        """codes_Q: the cluster of each question, in place of `cluster`."""
+        """codes_Q: the cluster of each question, in place of `cluster`. value: of what it is worth in each repeat."""
         units = _together(questions, all_of)
         firsts = [questions[unit[0]] for unit in units]
         if codes_Q is not None:
@@ -178,7 +225,7 @@ class _Units:
             values_U, levels_U, times_U, place_U = _by_share(questions, shares)
             return cls(values_U, times_U, levels_U, cluster_U[place_U])
         groups = (groups,) if isinstance(groups, str) else groups or ()
-        values_U = np.array([min(questions[place].value for place in unit) for unit in units])
+        values_U = np.array([value(together([questions[place] for place in unit])) for unit in units])
         levels_U = [_codes([_cells(q, groups[:depth]) for q in firsts]) for depth in range(len(groups) + 1)]
         return cls(values_U, np.ones(len(units)), levels_U, cluster_U)
 
@@ -323,8 +370,3 @@ def _mean_of_means(values_U: np.ndarray, times_U: np.ndarray, levels_U: Sequence
         first_of_group = np.unique(groups, return_index=True)[1]
         levels = [level[first_of_group] for level in levels]
     return float(values[0]) if times[0] else math.nan
-
-
-def _best(questions: Sequence[Question]) -> float:
-    best = [max((0.0 if math.isnan(s) else s for s in question.scores), default=0.0) for question in questions]
-    return math.fsum(best) / len(best)

@@ -16,6 +16,7 @@ from mmrl.config.schema import BudgetClass
 from mmrl.errors import DataError
 from mmrl.evaluate.benchmark import SCORE, Benchmark, Rows, columns_of
 from mmrl.evaluate.numbers import (
+    Estimate,
     Measure,
     Numbers,
     Question,
@@ -29,8 +30,11 @@ from mmrl.evaluate.numbers import (
     part_means,
 )
 from mmrl.evaluate.records import Record
+from mmrl.evaluate.repeats import Repeats, repeats_of
 from mmrl.evaluate.runner import Score
 from mmrl.scoring.judge.calls import NONE, JudgeCalls
+from mmrl.scoring.parts import part_name
+from mmrl.scoring.router import Router
 
 RESULTS = "results.json"
 SCORES = "scores.jsonl"
@@ -55,7 +59,8 @@ class Stored:
 @dataclass(frozen=True)
 class Outcome:
     """One benchmark's numbers, or why there are none. parts: means by name. groups: column -> value -> numbers.
-    measures: what parts return beside their scores. also: more scores of the same answers, by name.
+    measures: what parts return beside their scores. also: more scores of the same answers, by name. repeats: of several
+    answers to each question.
 
     budgets: of the classes that its media have, as they were opened. stored: in place of numbers, where answers were
     only stored. judge_calls: for all scores.
@@ -67,6 +72,7 @@ class Outcome:
     groups: Mapping[str, Mapping[str, Numbers]] | None = None
     measures: Mapping[str, Measure] = field(default_factory=dict)
     also: Mapping[str, Numbers] = field(default_factory=dict)
+    repeats: Repeats | None = None
     problem: str = ""
     budgets: Mapping[str, BudgetClass] = field(default_factory=dict)
     stored: Stored | None = None
@@ -108,8 +114,24 @@ def outcome_of(
         measures=measures_of(questions),
         budgets=budgets,
         also={name: numbers for name, numbers in also.items() if numbers is not None},
+        repeats=_repeated(benchmark, questions),
         judge_calls=judge_calls,
     )
+
+
+def _repeated(benchmark: Benchmark, questions: Sequence[Question]) -> Repeats | None:
+    """Of several answers to each question, or of verdicts on their reasoning. None where a score is no mean of what
+    single answers are worth: shares, and means of several scores.
+    """
+    section, how = benchmark.section, benchmark.section.how
+    of_parts = {part_name(part) for parts in benchmark.parts.values() for part in parts}
+    reasoning = section.reasoning if section.reasoning in of_parts else None  # rules in place of a judge have none
+    counted = _counted(how, questions)
+    count = min((len(question.scores) for question in counted if question.scores), default=1)
+    if not counted or how.mean_of or how.shares is not None or (count == 1 and reasoning is None):
+        return None
+    ways = {"groups": how.group_columns, "all_of": how.all_of_columns, "cluster": section.cluster}
+    return repeats_of(counted, count=count, reasoning=reasoning, **ways)
 
 
 def _within(benchmark: Benchmark, of: Mapping[str, Sequence[Question]]) -> dict[str, Numbers]:
@@ -149,7 +171,12 @@ def _ways(benchmark: Benchmark, average: AverageSection) -> dict[str, Any]:
 
 
 def question_of(
-    key: str, records: Sequence[Record], scores: Mapping[tuple[str, int], Score], columns: Mapping[str, Any]
+    key: str,
+    records: Sequence[Record],
+    scores: Mapping[tuple[str, int], Score],
+    columns: Mapping[str, Any],
+    *,
+    votes: tuple[str | None, ...] = (),
 ) -> Question:
     """The outcome of a question: its records with their scores."""
     answered = [record for record in records if not record.is_failed]
@@ -160,16 +187,25 @@ def question_of(
         num_truncated=sum(record.status == "truncated" for record in answered),
         num_unparsed=sum(scores[key, record.repeat].is_unread for record in answered),
         columns=columns,
+        votes=votes,
     )
 
 
 def questions_of(
-    rows: Rows, records: Mapping[str, Sequence[Record]], scores: Mapping[tuple[str, int], Score]
+    rows: Rows, records: Mapping[str, Sequence[Record]], scores: Mapping[tuple[str, int], Score], router: Router
 ) -> list[Question]:
-    """The outcome of every question that has records."""
+    """The outcome of every question that has records. router: of the rewards that gave the scores."""
     columns = {row.sample_id or row.where: rows.failed_columns[row.where] for row in rows.failed}
-    columns |= {sample.sample_id: columns_of(sample) for sample in rows.samples}
-    return [question_of(key, of_key, scores, columns.get(key, {})) for key, of_key in records.items()]
+    votes: dict[str, tuple[str | None, ...]] = {}
+    for sample in rows.samples:
+        key = sample.sample_id
+        columns[key] = columns_of(sample)
+        if len(of_key := records.get(key, ())) > 1:
+            votes[key] = router.votes(sample, [record.completion for record in of_key])
+    return [
+        question_of(key, of_key, scores, columns.get(key, {}), votes=votes.get(key, ()))
+        for key, of_key in records.items()
+    ]
 
 
 def write_results(folder: Path, outcomes: Sequence[Outcome], *, made_with: Mapping[str, Any]) -> None:
@@ -206,7 +242,7 @@ def read_scores(folder: Path) -> dict[str, Question]:
 def _score_line(question: Question, section: BenchmarkSection) -> dict[str, Any]:
     line: dict[str, Any] = {"key": question.key}
     line["scores"] = [None if math.isnan(score) else score for score in question.scores]
-    if section.average != "rows":
+    if section.how.group_columns or section.how.all_of_columns:
         line["groups"] = [str(question.columns.get(column)) for column in section.how.group_columns]
         line["all_of"] = [str(question.columns.get(column)) for column in section.how.all_of_columns]
     if section.cluster is not None:
@@ -232,6 +268,8 @@ def _json(outcome: Outcome) -> dict[str, Any]:
     named = outcome.benchmark.score_name
     groups = {c: {v: _row(n, named) for v, n in of.items()} for c, of in (outcome.groups or {}).items()}
     measures = {name: asdict(measure) for name, measure in outcome.measures.items()}
+    if outcome.repeats is not None:
+        row["repeats"] = asdict(outcome.repeats)
     also = {name: _row(numbers, named) for name, numbers in outcome.also.items()}
     numbers = _row(outcome.numbers, named)
     if row.get("judge") is not None:
@@ -266,6 +304,8 @@ def table(outcomes: Sequence[Outcome]) -> Table:
         shown.add_row(name, *_per_cent(numbers), *counts)
         for other, of_other in outcome.also.items():
             shown.add_row(f"  {other}", *_per_cent(of_other), str(of_other.n_total))
+        for measure, estimate in outcome.repeats.lines() if outcome.repeats is not None else ():
+            shown.add_row(f"  {measure}", *_per_cent(estimate))
     return uncut(shown)
 
 
@@ -276,5 +316,5 @@ def uncut(shown: Table) -> Table:
     return shown
 
 
-def _per_cent(numbers: Numbers) -> tuple[str, str]:
+def _per_cent(numbers: Numbers | Estimate) -> tuple[str, str]:
     return f"{100 * numbers.score:.1f}", f"{100 * numbers.low:.1f} to {100 * numbers.high:.1f}"

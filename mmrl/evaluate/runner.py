@@ -27,8 +27,8 @@ from mmrl.evaluate.flight import Answered, Failure, Flight
 from mmrl.evaluate.handover import Handover
 from mmrl.evaluate.kept_scores import KeptScores, Score
 from mmrl.evaluate.records import Record, RecordFile, Reply, Status
+from mmrl.evaluate.repeats import seed_of
 from mmrl.models.families import FamilyProcessor
-from mmrl.rollout.sampling import derive_seed
 from mmrl.rollout.types import Request
 from mmrl.scoring.judge.calls import NONE, JudgeCalls
 from mmrl.scoring.ongoing import Scoring
@@ -152,7 +152,7 @@ class Runner:
             self._fail(item, item.status, item.reason)
             return
         name, section = str(next(self._numbers)), job.benchmark.section
-        seed = derive_seed(self.seed, job.benchmark.name, item.sample.sample_id)
+        seed = seed_of(self.seed, job.benchmark.name, item.sample.sample_id)
         request = Request(name, item.prepared.prompt, section.answers.repeats, job.benchmark.sampling, seed=seed)
         self._asked[name] = _Asked(item, request, time.monotonic() + self.deadline_s)
         if (failure := self.flight.add(request, item.prepared.sample)) is not None:

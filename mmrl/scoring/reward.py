@@ -47,6 +47,9 @@ class Reward:
     is_measure: whether it pays for no answer (`MEASURE`): it measures for a plug-in, or scores what was recorded.
     known_hacks: why a trick scores above chance although nothing is wrong (`KNOWN_HACKS`), by the trick's name.
     preflight: raises ConfigError where this machine lacks what the reward needs (`preflight(options, timeout_s)`).
+    vote: what a completion answers, as a text that equal answers share (`vote(completion, sample, **options)`, the same
+        options as the function's); its value is None where it holds no answer, itself None where answers have no such
+        text.
     """
 
     spelling: str
@@ -60,6 +63,7 @@ class Reward:
     is_measure: bool = False
     known_hacks: Mapping[Hack, str] = field(default_factory=dict)
     preflight: Callable[[Mapping[str, Any], float], None] | None = None
+    vote: Callable[..., str | None] | None = None
 
     @property
     def asks_a_judge(self) -> bool:
@@ -118,6 +122,7 @@ def _declared(module: ModuleType, spelling: str) -> dict[str, Any]:
         "is_measure": bool(getattr(module, "MEASURE", False)),
         "known_hacks": hacks,
         "preflight": getattr(module, "preflight", None),
+        "vote": getattr(module, "vote", None),
     }
 
 

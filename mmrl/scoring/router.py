@@ -100,6 +100,23 @@ class Router:
             raise ConfigError(f"rewards.tasks.{task}: one answer cannot be two kinds of place: {named}")
         return next(iter(kinds), None)
 
+    def votes(self, sample: Sample, completions: Sequence[str]) -> tuple[str | None, ...]:
+        """What each completion answers, equal texts for equal answers; None: nothing. Empty where the task's reward
+        has another number of weighted parts than one, or one that compares no answers; and for a row that it refuses.
+
+        >>> section = RewardsSection.model_validate({"workers": 0, "tasks": {"quiz": [{"reward": "choice"}]}})
+        >>> Router(section).votes(Sample("q-1", "quiz", "image", (), answer="B"), ["(b)", "A or B"])
+        ('B', None)
+        """
+        weighted = [part for part in self.parts(sample.task) if part.spec.weight]
+        vote = weighted[0].reward.vote if len(weighted) == 1 else None
+        if vote is None:
+            return ()
+        try:
+            return tuple(vote(completion, sample, **weighted[0].spec.options) for completion in completions)
+        except RewardError:
+            return ()
+
     def parts(self, task: str) -> tuple[Part, ...]:
         """The parts of a task's reward; RewardError for an unknown task."""
         return self._reward_of(task, where="").parts

@@ -13,6 +13,7 @@ from mmrl.errors import EngineError
 from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, open_router, read_rows
 from mmrl.evaluate.judge import TRAINING_REMEDIES, VERDICTS
 from mmrl.evaluate.records import Record, Reply, status_of, write_records
+from mmrl.evaluate.repeats import seed_of
 from mmrl.evaluate.result import Outcome, outcome_of, questions_of, write_results, write_scores
 from mmrl.evaluate.runner import Score
 from mmrl.rollout.types import Request
@@ -118,7 +119,8 @@ def _answer(
     for item, request in zip(prepared, requests_for(prepared, spec), strict=True):
         reason = _refusal(run, request)
         if reason is None:
-            asked.append((item, replace(request, request_id=str(len(asked)))))
+            seed = seed_of(run.config.seed, benchmark.name, item.sample.sample_id)
+            asked.append((item, replace(request, request_id=str(len(asked)), seed=seed)))
         else:
             key = item.sample.sample_id
             records[key] = [Record(benchmark.answers_hash, key, 0, "error", reason=reason)]
@@ -158,7 +160,7 @@ def _finish(of: OpenBenchmark, shares: Sequence[Share], folder: Path) -> Outcome
         records |= of_rank
         scores |= scores_of_rank
         calls += calls_of_rank
-    questions = questions_of(of.rows, records, scores)
+    questions = questions_of(of.rows, records, scores, of.run.router)
     if distributed.is_main():
         folder.mkdir(parents=True, exist_ok=True)
         write_records(folder, records)

@@ -135,13 +135,16 @@ def test_answers_of_another_model_are_not_continued(files, tmp_path):
     assert said.code == 2 and said.line_with("holds answers made with another seed", "give another --out")
 
 
-def test_several_answers_need_a_temperature_and_count_by_mean_and_best(files, tmp_path):
+def test_several_answers_need_a_temperature_and_give_pass_at_k(files, tmp_path):
     said = mmrl(*arguments(files, tmp_path / "out", "mmstar"), "--repeats", 3)
     assert said.code == 2 and said.line_with("3 answers at temperature 0 would be equal")
     said = mmrl(*arguments(files, tmp_path / "out", "mmstar"), "--repeats", 3, "--temperature", 1)
     assert said.code == 0, said.err
     row = results(tmp_path / "out")["benchmarks"]["mmstar"]
-    assert row["best_of"] is not None and row["n_total"] == ROWS
+    repeats = row["repeats"]
+    assert (repeats["k"], list(repeats["pass_at"])) == (3, ["1", "2", "3"]) and row["n_total"] == ROWS
+    assert repeats["avg"]["score"] == repeats["pass_at"]["1"]["score"] == row["score"] and repeats["majority"]
+    assert said.line_with("avg@3") and said.line_with("pass@3") and said.line_with("majority@3")
     lines = (tmp_path / "out" / "mmstar" / "scores.jsonl").read_text().splitlines()
     assert [len(json.loads(line)["scores"]) for line in lines] == [3] * ROWS
 

@@ -117,3 +117,13 @@ def test_scores_are_read_as_they_were_written(tmp_path):
     found = read_scores(tmp_path)
     assert list(found) == ["a", "b"] and found["a"].value == 0.25 and found["b"].scores == ()
     assert found["a"].columns == {"groups": ["k"], "all_of": ["['c']", "1"], "cluster": "['c']"}
+
+
+def test_rows_that_are_one_are_compared_by_what_they_are_worth_in_each_repeat():
+    """Fault: the worst of the means, 0.5, where no repeat had both rows right and the score is 0."""
+
+    def side(*rows: tuple[float, float]) -> dict[str, Question]:
+        return {str(n): Question(str(n), scores, 0, {"all_of": ["q"]}) for n, scores in enumerate(rows)}
+
+    found = compare(side((1.0, 0.0), (0.0, 1.0)), side((1.0, 0.0), (1.0, 1.0)))
+    assert (found.n, found.a, found.b) == (1, 0.0, 0.5)

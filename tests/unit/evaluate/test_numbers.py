@@ -78,10 +78,16 @@ def test_all_of_goes_before_groups():
     assert numbers_of(rows, groups="kind", all_of=["of"]).score == 0.75
 
 
-def test_several_answers_count_by_their_mean_and_by_the_best():
-    numbers = numbers_of([question("a", 0.0, 1.0), question("b", 0.0, 0.0)])
-    assert (numbers.score, numbers.best_of) == (0.25, 0.5)
-    assert numbers_of([question("a", 1.0)]).best_of is None
+def test_several_answers_count_by_their_mean():
+    assert numbers_of([question("a", 0.0, 1.0), question("b", 0.0, math.nan)]).score == 0.25
+
+
+def test_rows_that_are_one_are_right_in_the_same_repeat_or_not_at_all():
+    """Fault: the worst of the means, 0.5, though no repeat had both rows right."""
+    rows = [question("a0", 1.0, 0.0, of="a"), question("a1", 0.0, 1.0, of="a")]
+    rows += [question("b0", 1.0, 1.0, of="b"), question("b1", 1.0, 0.0, of="b")]
+    assert numbers_of(rows, all_of=["of"]).score == (0 + 0.5) / 2
+    assert numbers_of([*rows, question("b2", of="b")], all_of=["of"]).score == 0
 
 
 def test_cut_answers_are_counted():
