@@ -145,6 +145,10 @@ def test_two_processes_share_the_questions(files, tmp_path):
         ("evaluate.tasks=[mmstarr]", "no benchmark 'mmstarr'"),
         ("evaluate.tasks=[mmstar,mmstar]", "'mmstar' is named twice"),
         ("evaluate.root=null", "'evaluate.tasks' needs 'evaluate.root'"),
+        (
+            "evaluate.tasks=[mathverse]",
+            "no server of a judge is given: set evaluate.judge.url, or evaluate.no_judge: true",
+        ),
         ("checkpoint.best=eval/sign/score", "did you mean 'eval/signs/score'?"),
     ],
 )

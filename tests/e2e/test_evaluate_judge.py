@@ -208,6 +208,24 @@ def test_answers_can_be_stored_without_a_judge_and_judged_later(files):
     assert row(files, "out")["score"] == 0.5
 
 
+def test_judged_answers_go_to_other_harnesses_and_come_back_judged(files, monkeypatch):
+    monkeypatch.chdir(files)
+    with model_server() as server, Judge() as judge:
+        assert evaluate(files, "out", server, "--judge-server", judge.url).code == 0
+        assert evaluate(files, "ruled", server, "--no-judge").code == 0
+    task = ("--root", files, "--tasks", files / "towns.yaml", "--format", "lmms-eval")
+    for name, score in (("out", {"score,none": 0.5}), ("ruled", {"score_without_judge,none": 0.25})):
+        assert mmrl("export-results", files / name, files / f"{name}-log", *task).code == 0
+        [numbers] = (files / f"{name}-log").glob("*/*_results.json")
+        assert json.loads(numbers.read_text())["results"]["towns"] == {"alias": "towns", **score}
+    [log] = (files / "out-log").glob("*/*_samples_towns.jsonl")
+    back = ("import-results", log, files / "back", "--task", files / "towns.yaml", "--root", files)
+    assert mmrl(*back).line_with("--judge-server URL", "--no-judge")
+    with Judge() as judge:
+        assert mmrl(*back, "--judge-server", judge.url).code == 0
+    assert (row(files, "back")["score"], row(files, "back")["verdicts"]) == (0.5, verdicts(4))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -2,6 +2,7 @@
 
 import io
 import json
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -180,6 +181,40 @@ def test_questions_of_drivelm(tmp_path):
     bad = drivelm(tmp_path, image_paths={"CAM_BACK": "pictures/a.jpg"})
     with pytest.raises(DataError, match=r"frame frame: the path 'pictures/a\.jpg' has no folder samples/"):
         list(script("drivelm").make(bad, tmp_path, images=Path("/n")))
+
+
+def test_questions_about_charts_carry_charxivs_instructions(tmp_path):
+    """Its two files, with instructions of our own, which are read and never run."""
+    for folder in ("data", "src", "images"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "images" / "7.jpg").touch()
+    texts = {
+        "REASONING_RESP_INST": {1: "{}\n Name it. ", 4: "{}\n {}"},
+        "DESCRIPTIVE_RESP_INST": {1: "{}title?", 18: "layout?"},
+        "DESCRIPTIVE_GRADING_QMAP": {1: "t", 18: "l"},
+    }
+    constants = tmp_path / "src" / "constants.py"
+    constants.write_text("".join(f"{name} = {text!r}\n" for name, text in texts.items()))
+    reasoning, descriptive = tmp_path / "data" / "reasoning_val.json", tmp_path / "data" / "descriptive_val.json"
+    number = {"figure_id": 7, "query": "How high?", "answer": "0.25", "inst_category": 4, "qa_source": 1}
+    reasoning.write_text(json.dumps({"7": number}))
+    subplot = {"figure_id": 7, "num_subplots": 2, "subplot_loc": [1, 2], "qids": [1, 18], "answers": ["Loss", "1 by 2"]}
+    descriptive.write_text(json.dumps({"7": subplot}))
+    make = partial(script("charxiv").make, folder=tmp_path, images=tmp_path / "images")
+    [row] = make(reasoning)
+    asked = "How high?\n * Your final answer must be a number with 2 decimal places."
+    assert (row["question"], row["asked"], row["kind"]) == (asked, "How high?", "number in general")
+    title, layout = make(descriptive)
+    assert (title["id"], title["kind"], title["asked"], title["answer"]) == ("7_0", "title", "t", "Loss")
+    assert title["question"] == "For the subplot at row 1 and column 2, title?" and layout["question"] == "layout?"
+    (tmp_path / "images" / "7.jpg").unlink()
+    with pytest.raises(
+        DataError, match=r"descriptive_val\.json: 7: no such file: .*7\.jpg; name the folder by --images"
+    ):
+        list(make(descriptive))
+    constants.unlink()
+    with pytest.raises(DataError, match=r"constants\.py; question files stand in a copy of CharXiv's repository"):
+        list(make(reasoning))
 
 
 def test_a_picture_of_another_size_than_its_annotation_is_refused(tmp_path):
