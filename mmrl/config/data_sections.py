@@ -36,6 +36,7 @@ class RobotSection(Section):
 # What makes a column -> the keys that say more about it.
 MADE_BY: dict[str, tuple[str, ...]] = {
     "text": (),
+    "file": (),
     "items": ("alone", "strip", "named_in", "named_as"),
     "lettered": ("style",),
     "letter": ("options", "counted_from"),
@@ -50,6 +51,11 @@ class MadeColumn(Section):
     """A column made of others: one of `text` to `mapping`, and what belongs to it."""
 
     text: str | None = Field(default=None, description='Jinja over the columns: "{{ videoID }}.mp4"; `row["video ID"]`')
+    file: str | None = Field(
+        default=None,
+        description="text of a file, named by Jinja over the columns and looked for as media are: "
+        '"subtitles/{{ videoID }}.srt"; of .srt and .vtt the spoken lines',
+    )
     items: str | tuple[str, ...] | None = Field(
         default=None,
         description="a list: of these columns, up to the first empty one, or of one column, which may be a list "

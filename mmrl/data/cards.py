@@ -145,12 +145,13 @@ class CardReader:
         try:
             sample_id = self.sample_id(row, number)
             where = f"{origin} (id={sample_id})"
-            return self._sample(with_made(row, self.card.make, given=given), sample_id=sample_id, origin=origin)
+            made = with_made(row, self.card.make, given=given, root=self.root)
+            return self._sample(made, sample_id=sample_id, origin=origin)
         except DataError as error:
             raise type(error)(error.reason, where=where, sample_id=sample_id, path=error.path) from error
 
     def with_made(self, row: Mapping[str, Any], columns: Iterable[str]) -> Mapping[str, Any]:
-        """The row, with the columns that the card makes where one of these is among them."""
+        """The row, with the columns that the card makes, but of files, where one of these is among them."""
         return with_made(row, self.card.make) if any(column in self.card.make for column in columns) else row
 
     def sample_id(self, row: Mapping[str, Any], number: int) -> str:

@@ -11,22 +11,28 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from mmrl.config.data_sections import MadeColumn
 from mmrl.data.template_text import row_text, row_text_problem
-from mmrl.errors import ConfigError, DataError, type_words
+from mmrl.errors import ConfigError, DataError, MissingMediaError, type_words
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def with_made(
-    row: Mapping[str, Any], make: Mapping[str, MadeColumn], *, given: Mapping[str, Any] = MappingProxyType({})
+    row: Mapping[str, Any],
+    make: Mapping[str, MadeColumn],
+    *,
+    given: Mapping[str, Any] = MappingProxyType({}),
+    root: Path | None = None,
 ) -> Mapping[str, Any]:
     """The row with the columns that a card makes; one may use those made before it, and replace one of the row.
 
     given: values of columns, the row's or made ones, that stand in place of theirs; what is made of them is made anew.
+    root: folder that `file` starts from; None: files are not read, and their columns are null.
 
     >>> with_made({"A": "red", "B": "blue"}, {"options": MadeColumn(items=("A", "B"))})["options"]
     ['red', 'blue']
@@ -38,18 +44,19 @@ def with_made(
         if name in given:
             continue
         try:
-            done[name] = _MAKERS[how.made_by](how, done)
+            done[name] = _file(how, done, root) if how.file is not None else _MAKERS[how.made_by](how, done)
         except DataError as error:
-            raise DataError(f"make.{name}: {error.reason}") from error
+            raise type(error)(f"make.{name}: {error.reason}", path=error.path) from error
     return done
 
 
 def check_make(make: Mapping[str, MadeColumn]) -> None:
     """ConfigError for a text that is no template and for a regular expression that is none."""
     for name, how in make.items():
-        problem = None if how.text is None else row_text_problem(how.text)
-        if problem is not None:
-            raise ConfigError(f"card.make.{name}.text {problem}")
+        for key, template in (("text", how.text), ("file", how.file)):
+            problem = None if template is None else row_text_problem(template)
+            if problem is not None:
+                raise ConfigError(f"card.make.{name}.{key} {problem}")
         try:
             re.compile(how.strip or "")
         except re.error as error:
@@ -85,6 +92,35 @@ def _value(row: Mapping[str, Any], column: str) -> Any:
 def _text(how: MadeColumn, row: Mapping[str, Any]) -> str | None:
     assert how.text is not None
     return row_text(how.text, row) or None
+
+
+def _file(how: MadeColumn, row: Mapping[str, Any], root: Path | None) -> str | None:
+    """Null where there is no name. What is named and not there is an error: a prompt without it asks something else."""
+    assert how.file is not None
+    name = row_text(how.file, row)
+    if not name or root is None:
+        return None
+    path = root / name
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise MissingMediaError(f"no file {path}", path=str(path)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: {error}; it must be UTF-8 text") from error
+    return spoken_lines(text) if path.suffix.lower() in (".srt", ".vtt") else text
+
+
+def spoken_lines(subtitles: str) -> str:
+    """What subtitles say, a line each, without numbers, times, marks and notes.
+
+    >>> spoken_lines("1\\n00:00:01,000 --> 00:00:02,000\\n<i>Hello.</i>\\n\\n2\\n00:03.000 --> 00:04.000\\n- 7\\n")
+    'Hello.\\n- 7'
+    """
+    lines: list[str] = []
+    for block in re.split(r"\n\s*\n", subtitles.replace("\r\n", "\n")):
+        said = block.partition("-->")[2].splitlines()[1:]
+        lines += [text for line in said if (text := re.sub(r"<[^>]*>|\{\\[^}]*\}", "", line).strip())]
+    return "\n".join(lines)
 
 
 def _items(how: MadeColumn, row: Mapping[str, Any]) -> list[Any] | None:

@@ -11,7 +11,7 @@ from mmrl.config.schema import CardSection
 from mmrl.data.cards import CardReader, resolve_card
 from mmrl.data.made_columns import with_made
 from mmrl.data.templates import Templates
-from mmrl.errors import ConfigError, DataError
+from mmrl.errors import ConfigError, DataError, MissingMediaError
 
 
 def made(row: dict, **how):
@@ -161,3 +161,51 @@ def test_a_card_over_a_preset_makes_more_columns():
     )
     row = {"problem": "2 + 2?", "answer": "4", "problem_type": "math"}
     assert reader.sample(row, number=0, origin="rows.jsonl:1").columns["n"] == 4
+
+
+SRT = (
+    "\ufeff1\r\n00:00:01,000 --> 00:00:02,500\r\n<i>Where is it?</i>\r\n- Here.\r\n"
+    "\r\n2\r\n00:00:03,000 --> 00:00:04,000\r\n7\r\n"
+)
+VTT = (
+    "WEBVTT\n\nNOTE made by hand\n\n00:01.000 --> 00:02.000 line:0\nHello.\n"
+    "\nwith a name\n00:03.000 --> 00:04.000\n{\\an8}There.\n"
+)
+
+
+def subtitled(root: Path, **row: object):
+    make = {"said": {"file": "subtitles/{{ clip }}.srt"}}
+    card = resolve_card(
+        CardSection.model_validate({"make": make, "task": "t", "columns": {"prompt": "said"}, "optional": ["answer"]}),
+        relative_to=root,
+    )
+    reader = CardReader(card, "d", "rows", root, Templates(None, "{prompt}", {}, None, {}))
+    return reader.sample({"id": "q", **row}, number=0, origin="rows.jsonl:1")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("a.srt", SRT, "Where is it?\n- Here.\n7"),
+        ("a.vtt", VTT, "Hello.\nThere."),
+        ("a.srt", "", ""),
+        ("a.txt", "1\n00:01 --> 00:02\n", "1\n00:01 --> 00:02\n"),
+    ],
+)
+def test_text_of_a_file_is_read_from_the_root(tmp_path, name, text, value):
+    (tmp_path / name).write_bytes(text.encode())
+    how = MadeColumn.model_validate({"file": "{{ name }}"})
+    assert with_made({"name": name}, {"x": how}, root=tmp_path)["x"] == value
+    assert with_made({"name": ""}, {"x": how}, root=tmp_path)["x"] is None
+
+
+def test_subtitles_that_are_missing_are_an_error_and_never_empty(tmp_path):
+    (tmp_path / "subtitles").mkdir()
+    (tmp_path / "subtitles" / "a.srt").write_text(SRT)
+    [part] = subtitled(tmp_path, clip="a").messages[0].parts
+    assert part.text == "Where is it?\n- Here.\n7"
+    with pytest.raises(MissingMediaError, match=r"rows\.jsonl:1 \(id=q\): make\.said: no file .*subtitles/b\.srt"):
+        subtitled(tmp_path, clip="b")
+    (tmp_path / "subtitles" / "c.srt").write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match="it must be UTF-8 text"):
+        subtitled(tmp_path, clip="c")
