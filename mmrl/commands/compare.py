@@ -15,7 +15,15 @@ from rich.table import Table
 
 from mmrl.config.judge_section import WITHOUT_JUDGE
 from mmrl.errors import ConfigError, did_you_mean
-from mmrl.evaluate.compare import Comparison, compare, differences, named_apart, only_in_one, setting_differences
+from mmrl.evaluate.compare import (
+    Comparison,
+    compare,
+    differences,
+    file_differences,
+    named_apart,
+    only_in_one,
+    setting_differences,
+)
 from mmrl.evaluate.result import RESULTS, SCORES, read_scores, uncut
 
 _COLUMNS = ("benchmark", "A", "B", "B - A", "95% interval", "n", "only A", "only B", "p")
@@ -103,7 +111,8 @@ def _scores(folder: Path, task: str) -> dict[str, Any]:
 def _unequal(results: Sequence[Mapping[str, Any]], scores: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     yield from setting_differences(*results)
     for name, of_task in scores.items():
-        lines = [*differences(*(result["benchmarks"][name] for result in results)), *only_in_one(*of_task)]
+        rows = [result["benchmarks"][name] for result in results]
+        lines = [*differences(*rows), *file_differences(*results, task=name), *only_in_one(*of_task)]
         yield from (f"{name}: {line}" for line in lines)
 
 

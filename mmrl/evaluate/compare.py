@@ -82,6 +82,15 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
         yield f"task file: hash {a.get('task_hash')} and {b.get('task_hash')}"
 
 
+def file_differences(a: Mapping[str, Any], b: Mapping[str, Any], task: str) -> Iterator[str]:
+    """Files that a task's rows were read from and that are not equal, whatever they are called; a, b: two results.json,
+    whole. Nothing where one does not say.
+    """
+    files = [(of.get("data") or {}).get(task) for of in (a, b)]
+    if files[0] and files[1] and sorted(files[0].values()) != sorted(files[1].values()):
+        yield from _unequal("files", *files)
+
+
 def named_apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     """Whether one of them has its score by the judge of the task, and the other one without."""
     return (WITHOUT_JUDGE in a) != (WITHOUT_JUDGE in b)

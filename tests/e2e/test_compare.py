@@ -73,11 +73,14 @@ def test_another_budget_or_fewer_questions_are_refused(files, base, tmp_path):
     [image] = results["benchmarks"]["mmstar"]["budgets"].values()
     was = image["max_pixels"]
     image["max_pixels"] = 1
+    [(file, hash_)] = results["data"]["mmstar"].items()
+    results["data"]["mmstar"] = {file: "0"}
     path.write_text(json.dumps(results))
     scores = other / "screenspot_pro" / "scores.jsonl"
     scores.write_text("".join(scores.read_text().splitlines(keepends=True)[:-1]))
     said = mmrl("compare", base, other)
     assert said.code == 2 and said.line_with(f"mmstar: budgets.image.max_pixels: {was} and 1")
+    assert said.line_with(f'mmstar: files.{file}: "{hash_}" and "0"')
     assert said.line_with("screenspot_pro: questions: 1 are in A only")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mmrl.config.benchmark_section import BenchmarkSection
-from mmrl.evaluate.compare import compare, differences, mcnemar, only_in_one, setting_differences
+from mmrl.evaluate.compare import compare, differences, file_differences, mcnemar, only_in_one, setting_differences
 from mmrl.evaluate.numbers import Question
 from mmrl.evaluate.result import read_scores, write_scores
 
@@ -92,6 +92,13 @@ def test_what_differs_is_named_by_key():
         "budgets.image.max_pixels: 100 and 200",
         "task file: hash 1 and 2",
     ]
+
+
+def test_other_files_of_rows_are_named_and_other_names_of_them_are_not():
+    a, b = ({"data": {"signs": {"signs.jsonl": "1", name: two}}} for name, two in (("b.jsonl", "2"), ("c.jsonl", "3")))
+    assert list(file_differences(a, {"data": {"signs": {"d.jsonl": "2", "e.jsonl": "1"}}}, "signs")) == []
+    assert list(file_differences(a, b, "signs")) == ['files.b.jsonl: "2" and null', 'files.c.jsonl: null and "3"']
+    assert list(file_differences(a, {}, "signs")) == list(file_differences(a, b, "other")) == []
 
 
 def test_model_and_seed_may_differ_engine_and_versions_may_not():
