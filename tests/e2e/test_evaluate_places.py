@@ -9,11 +9,19 @@ from makers.benchmarks import ROWS, write_benchmarks
 from makers.benchmarks_pages import TABLE
 from makers.command import mmrl
 from makers.tiny_models import tiny_model_dir
+from PIL import Image
 
 PLAN = [[1.0 * step, 0.0] for step in range(1, 7)]
 BESIDE = [[x, 0.2] for x, _ in PLAN]
+SLOWER = [[1, 0], [2, 0], [3, 0], [3.75, 0], [4.25, 0], [4.5, 0]]
+OFF_THE_ROAD = [[x, 2.0 * x] for x, _ in PLAN]
+HALVES = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 100 80"><rect width="50" height="80" fill="red"/>'
+    '<rect x="50" width="50" height="80" fill="{right}"/></svg>'
+)
 ANSWERS = {
     # The boxes are [10, 10, 40, 30] of 100 x 80 pixels and [0.1, 0.1, 0.4, 0.3] of the screen; the model writes pixels.
+    "screenspot": ['```json\n[{"point_2d": [20, 20], "label": "close"}]\n```', "[39, 40]", "[44.8, 25.2]"],
     "screenspot_v2": ["[20, 20]", "[39, 40]", "somewhere"],
     "screenspot_v2_shares": ["[20, 20]", "[39, 40]", "[5, 5]"],
     "osworld_g": ["[20, 20]", "[80, 60]", "[-1, -1]"],
@@ -26,8 +34,12 @@ ANSWERS = {
     ],
     "drivelm": ["B", "<c1,CAM_BACK,1088.3,490.5>", "A"],
     "nuscenes_open_loop": [json.dumps(PLAN), json.dumps(BESIDE), "straight on"],
+    "navsim_pdms": [json.dumps(PLAN), json.dumps(SLOWER), json.dumps(OFF_THE_ROAD)],
     "robot_actions": ["[0, 0]", "[0, 5.1]", "up"],
     "sharerobot_trajectory": ["[[10, 10], [50, 10]]", "[[10, 10]]", "[[50, 10], [10, 10]]"],
+    "sharerobot_affordance": ["[11.2, 10.5, 44.8, 31.5]", "[11.2, 10.5, 31.36, 31.5]", "on the handle"],
+    "path_vqa": ["No, it is not.", "the left lobe", "an axial view"],
+    "svg_drawing": [HALVES.format(right="blue"), HALVES.format(right="#000080"), "a red and a blue half"],
     "vqa_rad": ["Yes.", "the left side", "an axial plane"],
     "slake_en": ["no", "left lung", "x-ray"],
     "blink_jigsaw": ["(A)", "A", "the second image"],
@@ -39,6 +51,8 @@ def results(tmp_path_factory) -> dict[str, dict]:
     """Results by benchmark, where the tiny model's answers were replaced by those above."""
     files, out = tmp_path_factory.mktemp("files"), tmp_path_factory.mktemp("out")
     write_benchmarks(files, list(ANSWERS))
+    for picture in (files / "svg").glob("*.png"):
+        write_halves(picture)
     model = ("--model", tiny_model_dir("qwen2_5_vl"), "--dtype", "float32", "--workers", 1)
     where = ("--root", files, "--out", out, "--cache", files / "cache", "--tasks", ",".join(ANSWERS))
     command = ["evaluate", *model, *where, "--limit", ROWS, "--max-new-tokens", 2]
@@ -49,6 +63,13 @@ def results(tmp_path_factory) -> dict[str, dict]:
     said = mmrl(*command, "--rescore")
     assert said.code == 0, said.err
     return json.loads((out / "results.json").read_text())["benchmarks"]
+
+
+def write_halves(path: Path) -> None:
+    """A picture whose left half is red and whose right half is blue."""
+    picture = Image.new("RGB", (100, 80), "red")
+    picture.paste("blue", (50, 0, 100, 80))
+    picture.save(path)
 
 
 def replace_answers(path: Path, answers: list[str]) -> None:
@@ -63,6 +84,13 @@ def test_clicks_in_boxes_of_both_layouts(results):
     assert results["screenspot_v2"]["score"] == pytest.approx(1 / 3)
     assert results["screenspot_v2_shares"]["score"] == pytest.approx(1 / 3)
     assert results["screenspot_v2"]["groups"]["data_type"]["text"]["score"] == 0
+
+
+def test_clicks_as_a_family_gives_them_and_on_the_edge(results):
+    """The box ends at (44.8, 25.2) of the model's pixels; its edge counts."""
+    row = results["screenspot"]
+    assert (row["variant"], row["score"]) == ("qwen2_5_vl", pytest.approx(2 / 3))
+    assert {kind: of["score"] for kind, of in row["groups"]["data_type"].items()} == {"icon": 1, "text": 0}
 
 
 def test_boxes_polygons_and_refusals(results):
@@ -117,6 +145,30 @@ def test_actions_and_paths_of_robots(results):
     forth, back = math.hypot(6 / 112, 0.5 / 84), math.hypot(46 / 112, 0.5 / 84)
     assert row["score"] == pytest.approx((1 - forth / 0.5 + 1 - back / 0.5) / 3, abs=1e-5)
     assert row["measures"]["drawn_path.frechet"] == {"mean": pytest.approx((forth + back) / 2, abs=1e-5), "n": 2}
+
+
+def test_plans_by_navsim_s_score(results):
+    """The driver's own path is 1; one that comes three quarters as far (5 * 0.75 + 5 + 2) / 12; one off the road 0."""
+    assert results["navsim_pdms"]["score"] == pytest.approx((1 + 10.75 / 12) / 3, abs=1e-6)
+
+
+def test_regions_by_their_overlap(results):
+    """The region is [11.2, 10.5, 44.8, 31.5] of the model's pixels; three fifths of it are 0.6."""
+    row = results["sharerobot_affordance"]
+    assert row["score"] == pytest.approx((1 + 0.6) / 3, abs=1e-6)
+    assert row["parts"] == {"iou": pytest.approx(1.6 / 3, abs=1e-6), "at_5": pytest.approx(2 / 3)}
+
+
+def test_drawings_by_the_variance_that_they_explain(results):
+    """Of a red and a blue half each channel's variance is a quarter; blue at 128 of 255 misses (127 / 255)^2 of one."""
+    assert results["svg_drawing"]["score"] == pytest.approx((1 + 1 - (127 / 255) ** 2) / 3, abs=1e-6)
+
+
+def test_closed_questions_of_pathology_are_right_or_wrong_and_open_ones_by_words(results):
+    row = results["path_vqa"]
+    assert row["score"] == pytest.approx((0 + 0.5 + 1) / 3)
+    assert row["measures"]["medical_answer.closed"] == {"mean": 0, "n": 1}
+    assert row["measures"]["medical_answer.open_recall"] == {"mean": 0.75, "n": 2}
 
 
 def test_closed_and_open_questions(results):
