@@ -158,6 +158,9 @@ def concatenate(batches: Sequence[RolloutBatch]) -> RolloutBatch:
             joined[item.name] = None if values[0] is None else torch.cat([_widened(v, width) for v in values])
         elif item.name == "rewards_NK" or (item.name.endswith("_N") and item.name != "gid_N"):
             joined[item.name] = None if any(value is None for value in values) else torch.cat(values)
+        elif item.name == "kind" and any(values):
+            kinds = [batch.kind or ("fresh",) * len(batch) for batch in batches]
+            joined[item.name] = tuple(kind for of_batch in kinds for kind in of_batch)
         elif item.name in _TEXTS:
             joined[item.name] = tuple(entry for value in values for entry in value)
     return replace(

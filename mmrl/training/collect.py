@@ -19,14 +19,16 @@ from mmrl.algorithms.algorithm import Algorithm
 from mmrl.algorithms.rollout_batch import Rewards, RolloutBatch, batch_from_groups, concatenate
 from mmrl.algorithms.shaping import Shaped
 from mmrl.config.schema import StageSection
+from mmrl.data.prepare import Prepared
 from mmrl.data.rendered import RenderedPrompt
 from mmrl.errors import RewardError
 from mmrl.training import distributed
 from mmrl.training.columns import Decode, columns_of
 from mmrl.training.metrics import means_over_ranks
 from mmrl.training.prompts import rank_share
-from mmrl.training.rollouts import RolloutSpec, ScoredRollouts, roll_out, rollout_rows, sampling_of
+from mmrl.training.rollouts import ScoredRollouts, rollout_rows
 from mmrl.training.runtime import Runtime
+from mmrl.training.second_round import SecondRound
 from mmrl.training.source import RolloutSource, Round, prompt_id
 
 # Adds old, ref or entropy to a batch: (batch, prompts by prompt id, names) -> batch
@@ -73,7 +75,7 @@ class Collector:
                 break
         batch, rewards_N = concatenate(batches), torch.cat(rewards)
         if self.algorithm.refills:
-            in_share_N = batch.gid_N < wanted
+            in_share_N = _first_groups(batch, wanted)
             batch, rewards_N = batch.select(in_share_N), rewards_N[in_share_N]
         batch, rewards_N = self.algorithm.replay(batch, rewards_N)
         [tokens] = distributed.sum_over_ranks([float(batch.mask_NC.sum())])
@@ -100,7 +102,7 @@ class Collector:
         """Groups that this rank still has to generate. Raises what `missing_groups` raises."""
         if not self.algorithm.refills:
             return 0
-        kept = sum(len(batch.gid_N.unique()) for batch in batches)
+        kept = sum(len(batch.gid_N[~_recycled(batch)].unique()) for batch in batches)
         return self.algorithm.missing_groups(kept, wanted=wanted, rounds=len(batches))
 
     def _round(
@@ -113,61 +115,58 @@ class Collector:
     ) -> tuple[RolloutBatch, torch.Tensor]:
         """Generate, score and filter up to `groups` groups. Adds to `prompts` and to the logged `values`."""
         drawn = self.source.next_round(groups, seed=seed)
-        prompts.update({prompt_id(item): item.prompt for item in drawn.prepared})
         with self.source.sampling(drawn):
-            rolled, batch = distributed.together(lambda: self._sampled(drawn))
+            rolled, batch, prepared = distributed.together(lambda: self._sampled(drawn))
+        prompts.update({prompt_id(item): item.prompt for item in prepared})
         batch = self.add_logprobs(batch, prompts, self.algorithm.needs_early)
         shaped = distributed.together(lambda: self.algorithm.shape_rewards(batch))
         batch = replace(batch, token_rewards_NC=shaped.token_rewards_NC)
         keep_N = self.algorithm.keep(batch, shaped.rewards_N)
         log_rollouts(rolled, batch, shaped.rewards_N, values=values)
-        log_shaping(batch, shaped, {prompt_id(item): item.sample.task for item in drawn.prepared}, values=values)
+        log_shaping(batch, shaped, {prompt_id(item): item.sample.task for item in prepared}, values=values)
         self._write_samples(rolled)
         return batch.select(keep_N), shaped.rewards_N[keep_N]
 
-    def _sampled(self, drawn: Round) -> tuple[ScoredRollouts, RolloutBatch]:
-        """Scored completions of this rank's prompts, and the batch of them with what second rounds added."""
+    def _sampled(self, drawn: Round) -> tuple[ScoredRollouts, RolloutBatch, list[Prepared]]:
+        """Scored completions of this rank's prompts, the batch of them with what second rounds added, and all prompts
+        there then are.
+        """
         rolled = self.source.sample(drawn)
         batch = self._batch(rolled, number=drawn.seed[0])
-        return rolled, self.algorithm.second_round(batch, self._generator_for(drawn))
+        generate = self._second_round(drawn)
+        return rolled, self.algorithm.second_round(batch, generate), generate.prepared
 
     def _batch(self, rolled: ScoredRollouts, *, number: int) -> RolloutBatch:
         decode = functools.partial(self.run.processor.decode, skip_special_tokens=True)
         batch = as_batch(rolled, decode, step=number, total_steps=self.section.steps)
         return replace(batch, policy_version=self.run.policy_version)
 
-    def _generator_for(self, drawn: Round) -> Callable[..., RolloutBatch]:
-        """What `second_round` hooks call: more scored completions for groups of this round.
-
-        generate(gids, n=1, greedy=False, prefix_ids=()) returns a batch whose gid_N are the given ones; prefix_ids
-        holds, for each gid, the forced first tokens of each of its n completions.
-        """
-
-        def generate(
-            gids: Sequence[int],
-            *,
-            n: int = 1,
-            greedy: bool = False,
-            prefix_ids: Sequence[tuple[tuple[int, ...], ...]] = (),
-        ) -> RolloutBatch:
-            spec = RolloutSpec(
-                n=(n,) * len(gids),
-                sampling=sampling_of(self.run.config.rollout, greedy=greedy),
-                seed=(self.run.config.seed, self.section.name, *drawn.seed, "second"),
-                prefix_ids=tuple(prefix_ids),
-                progress=self.source.progress(drawn.seed[0]),
-            )
-            rolled = roll_out(self.run, [drawn.prepared[g] for g in gids], spec)
-            batch = self._batch(rolled, number=drawn.seed[0])
-            return replace(batch, gid_N=torch.tensor(gids)[batch.gid_N])
-
-        return generate
+    def _second_round(self, drawn: Round) -> SecondRound:
+        return SecondRound(
+            run=self.run,
+            section=self.section,
+            prepared=list(drawn.prepared),
+            seed=drawn.seed,
+            progress=self.source.progress(drawn.seed[0]),
+            to_batch=functools.partial(self._batch, number=drawn.seed[0]),
+        )
 
     def _write_samples(self, rolled: ScoredRollouts) -> None:
         if not distributed.is_main():
             return
         for row in rollout_rows(rolled, limit=self.run.config.log.rollouts_per_step):
             self.run.rollouts_log.write({"stage": self.section.name, "split": "train", **row})
+
+
+def _recycled(batch: RolloutBatch) -> torch.Tensor:
+    """Rows of prompts that a hook made: they come with the others and fill no place of theirs."""
+    return torch.tensor([kind == "recycled" for kind in batch.kind or ("fresh",) * len(batch)], dtype=torch.bool)
+
+
+def _first_groups(batch: RolloutBatch, wanted: int) -> torch.Tensor:
+    """Rows of the first `wanted` groups, and those that hooks made."""
+    recycled_N = _recycled(batch)
+    return recycled_N | torch.isin(batch.gid_N, batch.gid_N[~recycled_N].unique()[:wanted])
 
 
 def staleness(batch: RolloutBatch) -> dict[str, float]:
