@@ -3,7 +3,6 @@
 import pytest
 from makers.plugin_values import advantages, per_row, plugin, scored_batch
 
-from mmrl.config.schema import AlgorithmSection
 from mmrl.errors import ConfigError
 
 PARTS = {"role": [0.0, 0.0, 1.0, 1.0], "turn": [0.0] * 4}
@@ -24,10 +23,10 @@ def test_prompts_of_one_environment_are_one_group():
     assert per_row(advantages(plugin("turn_groups"), batch)) == [0.0] * 4
 
 
-def test_the_configured_advantage_is_used():
-    section = AlgorithmSection(advantage="dr_grpo")
+@pytest.mark.parametrize(("name", "first"), [("dr_grpo", 0.5), ("rloo", 1.0)])
+def test_other_estimators(name, first):
     batch = scored_batch(REWARDS, parts=PARTS)
-    assert per_row(advantages(plugin("turn_groups"), batch, settings=section)) == [0.5, -0.5, 0.0, 0.0]
+    assert per_row(advantages(plugin("turn_groups", advantage=name), batch)) == [first, -first, 0.0, 0.0]
 
 
 def test_rows_without_a_role_are_compared_with_each_other():
