@@ -83,3 +83,47 @@ def test_a_model_is_asked_in_its_family_s_variant_unless_told_otherwise(files, t
     assert plain["variant"] == "default" and plain["task_hash"] != row["task_hash"]
     said = evaluate(files, out, *task, "--variant", "qwen3", family=family)
     assert said.code == 2 and said.line_with("no variant 'qwen3'; known: default, qwen3_vl", "did you mean 'qwen3_vl'?")
+
+
+def completions(out: Path, task: str) -> dict[tuple[str, int], str]:
+    lines = (out / task / "samples.jsonl").read_text().splitlines()
+    return {(row["key"], row["repeat"]): row["completion"] for row in map(json.loads, lines)}
+
+
+def reversed_rows(files: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = files / "MMStar" / "mmstar.parquet"
+    rows = parquet.read_table(path)
+    parquet.write_table(rows.take(list(range(len(rows)))[::-1]), path)
+
+
+@pytest.mark.parametrize("drawn", [(), ("--repeats", 3, "--temperature", 1.0)], ids=["greedy", "drawn"])
+def test_neither_batch_nor_order_of_rows_changes_an_answer(tmp_path, drawn):
+    files, task = write_benchmarks(tmp_path / "files", ["mmstar"]), ("--tasks", "mmstar", *drawn)
+    assert evaluate(files, tmp_path / "a", *task, "--batch", 1).code == 0
+    reversed_rows(files)
+    assert evaluate(files, tmp_path / "b", *task, "--batch", ROWS).code == 0
+    assert completions(tmp_path / "a", "mmstar") == completions(tmp_path / "b", "mmstar")
+    assert list(completions(tmp_path / "a", "mmstar")) != list(completions(tmp_path / "b", "mmstar"))
+    assert row_of(tmp_path / "a", "mmstar")["score"] == row_of(tmp_path / "b", "mmstar")["score"]
+
+
+def test_more_answers_begin_with_those_that_fewer_are(tmp_path):
+    """What is drawn is that of the question and the number of the answer, however many are asked for."""
+    files, drawn = write_benchmarks(tmp_path / "files", ["mmstar"]), ("--tasks", "mmstar", "--temperature", 1.0)
+    assert evaluate(files, tmp_path / "two", *drawn, "--repeats", 2).code == 0
+    assert evaluate(files, tmp_path / "four", *drawn, "--repeats", 4).code == 0
+    two, four = completions(tmp_path / "two", "mmstar"), completions(tmp_path / "four", "mmstar")
+    assert two == {(key, repeat): text for (key, repeat), text in four.items() if repeat < 2}
+    assert len(set(four.values())) > len(set(two.values())) > 1
+
+
+def test_cut_answers_are_counted_and_a_thought_without_end_holds_none(files, tmp_path):
+    out = tmp_path / "out"
+    assert evaluate(files, out, "--tasks", "ai2d").code == 0
+    said = {"test-*:1": "A. It is", "test-*:2": "<think>Not A, so it is B", "test-*:3": "<think>No.</think>C"}
+    rows = [row | {"completion": said[key], "status": "truncated"} for key, row in stored(out, "ai2d").items()]
+    (out / "ai2d" / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert evaluate(files, out, "--tasks", "ai2d", "--rescore").code == 0
+    row = row_of(out, "ai2d")
+    assert (row["score"], row["n_truncated"], row["n_unparsed"]) == (pytest.approx(2 / 3), 3, 1)
