@@ -269,7 +269,7 @@ def _json(outcome: Outcome) -> dict[str, Any]:
     groups = {c: {v: _row(n, named) for v, n in of.items()} for c, of in (outcome.groups or {}).items()}
     measures = {name: asdict(measure) for name, measure in outcome.measures.items()}
     if outcome.repeats is not None:
-        row["repeats"] = asdict(outcome.repeats)
+        row["repeats"] = _with_score_named(asdict(outcome.repeats), named)
     also = {name: _row(numbers, named) for name, numbers in outcome.also.items()}
     numbers = _row(outcome.numbers, named)
     if row.get("judge") is not None:
@@ -278,7 +278,13 @@ def _json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _row(numbers: Numbers, score_name: str) -> dict[str, Any]:
-    return {score_name if name == SCORE else name: value for name, value in asdict(numbers).items()}
+    return _with_score_named(asdict(numbers), score_name)
+
+
+def _with_score_named(value: Any, score_name: str) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {score_name if k == SCORE else k: _with_score_named(of, score_name) for k, of in value.items()}
 
 
 def _verdicts(calls: JudgeCalls) -> dict[str, int]:

@@ -133,6 +133,10 @@ def test_without_a_judge_the_score_has_another_name_and_is_compared_with_none(fi
     found = row(files, "ruled")
     assert found["score_without_judge"] == 0.25 and "score" not in found and "verdicts" not in found
     assert found["judge"] is None and found["task_hash"] != row(files, "judged")["task_hash"]
+    with model_server() as server:
+        twice = ("--no-judge", "--repeats", 2, "--temperature", 1)
+        assert evaluate(files, "twice", server, *twice).code == 0
+    assert row(files, "twice")["repeats"]["pass_at"]["2"]["score_without_judge"] == 0.25
     for more in ((), ("--anyway",)):
         said = mmrl("compare", files / "judged", files / "ruled", *more)
         assert said.code == 2 and said.line_with("towns: one of", "score_without_judge", "never compared")
