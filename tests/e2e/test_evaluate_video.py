@@ -149,9 +149,9 @@ def test_a_span_and_boxes_of_the_file_are_asked_and_compared_in_the_models_space
 
 def test_letters_are_those_of_the_rows_options(tmp_path):
     """K16: F of six options is an answer; F of four is none."""
-    easyvideo_r1_file("mlvu-test.json", "MLVU_Test", *choice_rows(6, 4, 11))(tmp_path)
-    found = scored(tmp_path, "mlvu_test_rows", ["F", "F", "K. ink"])
-    assert found["score"] == pytest.approx(2 / 3)
+    easyvideo_r1_file("mlvu-test.json", "MLVU_Test", *choice_rows(6, 4, 11, 14))(tmp_path)
+    found = scored(tmp_path, "mlvu_test_rows", ["F", "F", "K. ink", "The answer is N."])
+    assert found["score"] == pytest.approx(3 / 4)
 
 
 def test_mlvu_is_the_mean_of_its_tasks(tmp_path):

@@ -46,7 +46,8 @@ def easyvideo_r1_file(file: str, folder: str, *rows: dict[str, Any]) -> Callable
 def choice_rows(*counts: int, **columns: Any) -> list[dict[str, Any]]:
     """Rows with so many options each; the last is right."""
     texts = ("a cup", "a ball", "a cat", "a hat", "snow", "rain", "a leaf", "a man", "a toy", "night", "ink")
-    labelled = [[f"{letter}. {text}" for letter, text in zip("ABCDEFGHIJK", texts, strict=True)][:n] for n in counts]
+    texts += ("a door", "fog", "a bell")
+    labelled = [[f"{letter}. {text}" for letter, text in zip("ABCDEFGHIJKLMN", texts, strict=True)][:n] for n in counts]
     return [{"options": of, "solution": f"<answer>{of[-1][0]}</answer>", **columns} for of in labelled]
 
 

@@ -62,11 +62,15 @@ POINTS = {
         [
             "unit/evaluate/test_numbers.py::test_cut_answers_are_counted",
             "unit/evaluate/test_runner.py::test_a_thought_that_the_prompt_begins_and_nothing_ends_holds_no_answer",
+            "e2e/test_evaluate_asked.py::test_cut_answers_are_counted_and_a_thought_without_end_holds_none",
         ],
     ),
     "A9": (
-        "letters are those of the row: six options, eleven",
-        ["e2e/test_evaluate_video.py::test_letters_are_those_of_the_rows_options"],
+        "letters are those of the row: six options, eleven, fourteen",
+        [
+            "e2e/test_evaluate_video.py::test_letters_are_those_of_the_rows_options",
+            "unit/evaluate/test_options.py::test_every_rotation_is_asked_and_the_right_letter_goes_with_its_text",
+        ],
     ),
     "A10": (
         "options shuffled by a seed, and asked in every rotation",
@@ -84,6 +88,7 @@ POINTS = {
         "batch, concurrency and order change no greedy answer",
         [
             "unit/evaluate/test_runner.py::test_concurrency_changes_neither_answers_nor_scores",
+            "e2e/test_evaluate_asked.py::test_neither_batch_nor_order_of_rows_changes_an_answer",
             "e2e/test_evaluate_dp.py::test_two_engines_give_the_results_of_one",
             "e2e/test_evaluate.py::test_a_killed_run_goes_on_where_it_stopped",
         ],
