@@ -325,7 +325,11 @@ def _open_flight(
             api_key_env=request.token_env,
             timeout_s=request.deadline_s,
         )
-        return stack.enter_context(ServerFlight(servers, processor, size=request.batch))
+        preparers = {plan.job.benchmark.name: plan.job.preparer for plan in plans}
+        flight = ServerFlight(
+            servers, processor, size=request.batch, jobs_of=lambda sample: preparers[sample.dataset].jobs(sample)
+        )
+        return stack.enter_context(flight)
     sections = [plan.job.benchmark.section for plan in plans]
     longest = max(section.max_prompt_tokens + section.answers.max_new_tokens for section in sections)
     engine = LocalEngine(request.engine, request.model, longest, size=request.batch)

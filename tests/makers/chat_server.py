@@ -9,9 +9,17 @@ MODEL = "tiny"
 
 
 class ChatServer:
-    """answer: the text for a request's body. fails: whether a request gets status 500. bodies, tokens: what came."""
+    """answer: the text for a request's body. fails: whether a request gets status 500. prompt_tokens: as it counts.
+    bodies, tokens: what came.
+    """
 
-    def __init__(self, answer: Callable[[dict], str], *, fails: Callable[[dict], bool] = lambda body: False) -> None:
+    def __init__(
+        self,
+        answer: Callable[[dict], str],
+        *,
+        fails: Callable[[dict], bool] = lambda body: False,
+        prompt_tokens: int | None = None,
+    ) -> None:
         self.bodies: list[dict] = []
         self.tokens: list[str | None] = []
         server = self
@@ -27,8 +35,9 @@ class ChatServer:
                 if fails(body):
                     self.send(500, {"error": "The answer is A, B, C or D: overloaded"})
                     return
+                usage = {"completion_tokens": 2, "prompt_tokens": prompt_tokens}
                 choice = {"message": {"content": answer(body)}, "finish_reason": "stop"}
-                self.send(200, {"choices": [choice], "usage": {"completion_tokens": 2}})
+                self.send(200, {"choices": [choice], "usage": usage})
 
             def send(self, status, content):
                 data = json.dumps(content).encode()
