@@ -6,6 +6,7 @@ Shape letters: N completions, C completion tokens, K reward parts.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
@@ -115,6 +116,15 @@ def drawn_order(batch: RolloutBatch) -> list[int]:
         sampled = ids[mask].numpy().tobytes() + logprobs[mask].float().numpy().tobytes()
         keys.append((zlib.crc32(sampled), sampled))
     return sorted(range(len(batch)), key=keys.__getitem__)
+
+
+def rows_of_groups(batch: RolloutBatch, order: Iterable[int] | None = None) -> dict[int, list[int]]:
+    """The rows of each group by its gid, gids rising. order: of the rows within a group; None: as they stand."""
+    gids = batch.gid_N.tolist()
+    groups: dict[int, list[int]] = {gid: [] for gid in sorted(set(gids))}
+    for row in range(len(gids)) if order is None else order:
+        groups[gids[row]].append(row)
+    return groups
 
 
 def ngrams(batch: RolloutBatch, size: int) -> list[list[tuple[int, ...]]]:

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from mmrl.algorithms.advantages import grpo
-from mmrl.algorithms.parts import drawn_order, joined, on_each_token, outcome
+from mmrl.algorithms.parts import drawn_order, joined, on_each_token, outcome, rows_of_groups
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.schema import AlgorithmSection
 from mmrl.config.section import NonNegativeInt, PositiveInt
@@ -63,9 +63,8 @@ class Plugin:
     def keep(self, batch: RolloutBatch, rewards_N: torch.Tensor) -> torch.Tensor:
         keep_N = torch.ones(len(batch), dtype=torch.bool)
         posterior_N = torch.full((len(batch),), torch.nan, dtype=torch.float64)
-        drawn, rewards = drawn_order(batch), rewards_N.tolist()
-        for gid in batch.gid_N.unique().tolist():
-            rows = [row for row in drawn if batch.gid_N[row] == gid]
+        rewards = rewards_N.tolist()
+        for rows in rows_of_groups(batch, drawn_order(batch)).values():
             right = [row for row in rows if rewards[row] >= self._threshold]
             wrong = [row for row in rows if rewards[row] < self._threshold]
             chosen = self._chosen(right, wrong)

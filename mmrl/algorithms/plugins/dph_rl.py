@@ -25,6 +25,7 @@ import torch
 from pydantic import Field
 
 from mmrl.algorithms.losses import MAX_LOG_RATIO, LossInput, TokenStats
+from mmrl.algorithms.parts import rows_of_groups
 from mmrl.algorithms.recorded import Recorded, record, with_recorded
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import NonNegativeFloat, NonNegativeInt
@@ -79,10 +80,7 @@ class Plugin:
         metrics["dph_rl/solved"] = float(len(self._solved))
         if not self._coef:
             return
-        groups: dict[int, list[int]] = {}
-        for row, gid in enumerate(batch.gid_N.tolist()):
-            groups.setdefault(gid, []).append(row)
-        for rows in groups.values():
+        for rows in rows_of_groups(batch).values():
             name = batch.prompt_id[rows[0]]
             if name not in self._met and all(rewards_N[row] >= self._threshold for row in rows):
                 self._solved[name] = [record(batch, row, float(rewards_N[row])) for row in rows]

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from mmrl.algorithms.losses import LossInput, TokenStats, ppo_clip
-from mmrl.algorithms.parts import drawn_order
+from mmrl.algorithms.parts import drawn_order, rows_of_groups
 from mmrl.algorithms.recorded import Recorded, record, with_recorded
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import PositiveFloat, PositiveInt, Probability
@@ -81,15 +81,14 @@ class Plugin:
         return torch.where(replayed_NC, shaped_NC, loss_NC), {**stats, "replayed": replayed_NC}
 
     def on_step_end(self, batch: RolloutBatch, rewards_N: torch.Tensor, metrics: dict[str, float]) -> None:
-        groups: dict[int, list[int]] = {}
-        fresh = [kind != "replay" for kind in batch.kind or ("fresh",) * len(batch)]
-        for row, gid in enumerate(batch.gid_N.tolist()):
-            if fresh[row] and not rewards_N[row].isnan():
-                groups.setdefault(gid, []).append(row)
-        for rows in groups.values() if self._fraction else ():
-            self._take(batch, rewards_N, rows)
-        rewards = [rewards_N[row].item() >= self._threshold for rows in groups.values() for row in rows]
-        self._begun |= bool(rewards) and sum(rewards) / len(rewards) >= self._start
+        unscored = rewards_N.isnan().tolist()
+        kinds = batch.kind or ("fresh",) * len(batch)
+        counted = [row for row in range(len(batch)) if kinds[row] != "replay" and not unscored[row]]
+        for rows in rows_of_groups(batch, counted).values():
+            if rows and self._fraction:
+                self._take(batch, rewards_N, rows)
+        right = int((rewards_N[counted] >= self._threshold).sum())
+        self._begun |= bool(counted) and right / len(counted) >= self._start
         metrics["exgrpo/kept"] = float(len(self._kept))
 
     def state_dict(self) -> dict[str, Any]:

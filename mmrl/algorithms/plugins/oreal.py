@@ -22,7 +22,7 @@ import torch
 
 from mmrl.algorithms.advantages import rloo
 from mmrl.algorithms.losses import LossInput, TokenStats
-from mmrl.algorithms.parts import drawn_order, on_tokens_of
+from mmrl.algorithms.parts import drawn_order, on_tokens_of, rows_of_groups
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.schema import AlgorithmSection
 from mmrl.config.section import NonNegativeFloat
@@ -50,14 +50,13 @@ class Plugin:
         keep_N = torch.ones(len(batch), dtype=torch.bool)
         if not self._pairs:
             return keep_N
-        right: dict[int, int] = {}
-        wrong: dict[int, int] = {}
-        for row in reversed(drawn_order(batch)):
-            if not rewards_N[row].isnan():
-                (right if rewards_N[row] >= self._threshold else wrong)[int(batch.gid_N[row])] = row
-        both = right.keys() & wrong.keys()
         keep_N[:] = False
-        keep_N[[chosen[gid] for gid in both for chosen in (right, wrong)]] = True
+        rewards = rewards_N.tolist()
+        for rows in rows_of_groups(batch, drawn_order(batch)).values():
+            right = [row for row in rows if rewards[row] >= self._threshold]
+            wrong = [row for row in rows if rewards[row] < self._threshold]
+            if right and wrong:
+                keep_N[[right[0], wrong[0]]] = True
         return keep_N
 
     def advantage(self, rewards_N: torch.Tensor, batch: RolloutBatch, settings: AlgorithmSection) -> torch.Tensor:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import torch
 
-from mmrl.algorithms.parts import drawn_order, part
+from mmrl.algorithms.parts import drawn_order, part, rows_of_groups
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import Probability
 
@@ -43,11 +43,10 @@ class Plugin:
         if self._share == 1.0:
             return keep_N
         score_N = part(batch, self._process, option="prof's option 'process'").nan_to_num(nan=-torch.inf)
-        drawn, scores = drawn_order(batch), score_N.tolist()
-        for gid in batch.gid_N.unique().tolist():
-            rows = [row for row in drawn if batch.gid_N[row] == gid]
-            right = [row for row in rows if rewards_N[row] >= self._threshold]
-            wrong = [row for row in rows if rewards_N[row] < self._threshold]
+        scores, rewards = score_N.tolist(), rewards_N.tolist()
+        for rows in rows_of_groups(batch, drawn_order(batch)).values():
+            right = [row for row in rows if rewards[row] >= self._threshold]
+            wrong = [row for row in rows if rewards[row] < self._threshold]
             right = _ranked(right, lambda row: -scores[row], self._mode != "mixed")
             wrong = _ranked(
                 wrong, lambda row: scores[row] if scores[row] > -torch.inf else torch.inf, self._mode == "both"

@@ -25,7 +25,7 @@ from typing import Any, Literal
 import torch
 
 from mmrl.algorithms.advantages import group_stats
-from mmrl.algorithms.parts import drawn_order, on_each_token
+from mmrl.algorithms.parts import drawn_order, on_each_token, rows_of_groups
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.schema import AlgorithmSection
 from mmrl.config.section import NonNegativeFloat, PositiveFloat, PositiveInt, Probability
@@ -100,11 +100,9 @@ class Plugin:
 
 def _papers(batch: RolloutBatch, rewards_N: torch.Tensor, *, bundle: int) -> list[list[int]]:
     """Rows of each paper; unscored rows are in none."""
-    answers: dict[int, list[int]] = {}
-    for row in drawn_order(batch):
-        if not rewards_N[row].isnan():
-            answers.setdefault(int(batch.gid_N[row]), []).append(row)
-    groups = [answers[gid] for gid in sorted(answers)]
+    unscored = rewards_N.isnan().tolist()
+    answers = rows_of_groups(batch, (row for row in drawn_order(batch) if not unscored[row]))
+    groups = [rows for rows in answers.values() if rows]
     papers = []
     for start in range(0, len(groups), bundle):
         members = groups[start : start + bundle]

@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from mmrl.algorithms.parts import joined, outcome
+from mmrl.algorithms.parts import joined, outcome, rows_of_groups
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import NonNegativeInt, PositiveInt, Probability
 from mmrl.data.sample import Message, Sample, TextPart
@@ -74,9 +74,8 @@ class Plugin:
         metrics.update({f"spark/{kind}": float(count) for kind, count in self._made.items()})
 
     def _items(self, batch: RolloutBatch, generate: Any, chance: random.Random) -> Iterator[tuple[str, Sample]]:
-        rewards, gids = outcome(batch).tolist(), batch.gid_N.unique().tolist()
-        for number, gid in enumerate(gids):
-            rows = [row for row in range(len(batch)) if batch.gid_N[row] == gid]
+        rewards, groups = outcome(batch).tolist(), rows_of_groups(batch)
+        for number, (gid, rows) in enumerate(groups.items()):
             right = [row for row in rows if rewards[row] >= self._threshold]
             wrong = [row for row in rows if rewards[row] < self._threshold and generate.text(batch, row).strip()]
             sample = generate.sample(gid)
@@ -84,7 +83,7 @@ class Plugin:
                 yield self._judging(sample, right, wrong, lambda row: generate.text(batch, row), chance)
             if wrong:
                 text = generate.text(batch, chance.choice(wrong)).strip()
-                shown = text if 2 * number < len(gids) else text.splitlines()[-1]
+                shown = text if 2 * number < len(groups) else text.splitlines()[-1]
                 yield "reflection", _extended(sample, "reflection", REFLECTION.format(shown))
 
     def _judging(
