@@ -16,7 +16,7 @@ from typing import Literal
 
 from mmrl.data.sample import Sample
 from mmrl.scoring.gold_places import gold_spans
-from mmrl.scoring.listings import parse_spans
+from mmrl.scoring.listings import glue_text, parse_spans
 from mmrl.scoring.matching import hungarian_pairs, spans_matrix
 from mmrl.scoring.overlap import spans_iou
 from mmrl.scoring.parse import AnswerFormat, extract_prediction
@@ -35,7 +35,9 @@ def score(
 ) -> float:
     """`measure`: whether seconds count, or spans. `read`: where the spans stand."""
     gold = gold_spans(sample)
-    found = parse_spans(_glue(completion) if read == "glue" else extract_prediction(completion, answer=answer) or "")
+    found = parse_spans(
+        glue_text(completion) if read == "glue" else extract_prediction(completion, answer=answer) or ""
+    )
     if found is None:
         return 0.0
     if measure == "union" or not found or not gold:
@@ -44,11 +46,3 @@ def score(
     scores_NM = spans_matrix(found, gold)
     total = sum(float(scores_NM[pair]) for pair in hungarian_pairs(scores_NM))
     return total / max(len(found), len(gold))
-
-
-def _glue(completion: str) -> str:
-    """What the one pair of tags after the thought holds; empty where there is none, or another."""
-    _, _, opened = completion.rpartition("</think>")[2].partition("<glue>")
-    inside, closing, rest = opened.partition("</glue>")
-    has_another = "</glue>" in rest.partition("<glue>")[2]
-    return inside if closing and not has_another else ""

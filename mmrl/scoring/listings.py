@@ -129,6 +129,18 @@ def read_spans(value: Any) -> tuple[Span, ...] | None:
     return _all(value, read_spans)
 
 
+def glue_text(completion: str) -> str:
+    """What the one `<glue>..</glue>` after the thought holds; empty where there is none, or another.
+
+    >>> glue_text("<think><glue>a</glue></think> <answer>B</answer> <glue>[(1, 2)]</glue>")
+    '[(1, 2)]'
+    """
+    _, _, opened = completion.rpartition("</think>")[2].partition("<glue>")
+    inside, closing, rest = opened.partition("</glue>")
+    has_another = "</glue>" in rest.partition("<glue>")[2]
+    return inside if closing and not has_another else ""
+
+
 @reports_value
 def parse_span_among(text: str, *, take: Literal["first", "last"]) -> Span | None:
     """One span of a text that may have several: those of `parse_spans`, else the ranges that its sentences hold.
