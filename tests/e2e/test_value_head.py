@@ -48,12 +48,13 @@ def test_values_come_to_fit_a_constant_reward(tmp_path: Path):
     assert rows[-1]["policy/value_error"] < 0.02
 
 
-@pytest.mark.parametrize("zero_stage", [0, 1])
-def test_a_resumed_run_goes_on_exactly(tmp_path: Path, zero_stage: int):
+@pytest.mark.parametrize(("zero_stage", "dtype"), [(0, "float32"), (2, "bfloat16")])
+def test_a_resumed_run_goes_on_exactly(tmp_path: Path, zero_stage: int, dtype: str):
     config, folder = load(
         tmp_path,
         "checkpoint.every=1",
         f"train.zero_stage={zero_stage}",
+        f"model.dtype={dtype}",
         "algorithm.ref_kl_coef=0.1",
         "algorithm.ref_kl_in=reward",
         "algorithm.ref_kl_target=0.1",
