@@ -10,11 +10,13 @@ One broken row, medium or request is a record with its reason; the others go on.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
+import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -36,6 +38,7 @@ from mmrl.scoring.router import Router
 
 SCORED_TOGETHER = 16
 _LONGEST_BLOCK_S = 0.005
+_LONGEST_TURN_S = 0.0005
 _THOUGHT_IDS = 8  # last tokens of a prompt in which it is seen to begin a thought
 
 
@@ -99,7 +102,7 @@ class Runner:
         """Until every question has its records. What breaks the engine, or the reading of rows, is raised; records
         stay.
         """
-        with ThreadPoolExecutor(1, "questions") as thread:
+        with _short_turns(), ThreadPoolExecutor(1, "questions") as thread:
             preparing = thread.submit(self._prepare_all)
             try:
                 self._answer_all()
@@ -208,6 +211,19 @@ class Runner:
     def _told(self, job: Job) -> None:
         job.done += 1
         self.told(job)
+
+
+@contextlib.contextmanager
+def _short_turns() -> Iterator[None]:
+    """An engine in this process computes in Python without a pause; threads that open media need a short moment of it
+    many times for each medium, and would wait for each as long as a turn may last.
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_LONGEST_TURN_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _begins_thought(prompt: RenderedPrompt, processor: FamilyProcessor) -> bool:

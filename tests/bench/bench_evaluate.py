@@ -1,14 +1,15 @@
-"""What the stages of `mmrl evaluate` cost together, with an engine of known speed.
+"""What the stages of `mmrl evaluate` cost together, and what a question costs beside its answer.
 
-    python tests/bench/bench_evaluate.py [--short]
+    python tests/bench/bench_evaluate.py [timed] [hf] [samples] [--short]
 
-overlap: three benchmarks, one of clips, one of pictures and one of a tenth of the rows, in a fresh cache. The engine
-answers BATCH questions at once; its speed is set so that answering takes as long as opening. Decoder processes were
-started before. Wall time against max(opening alone, answering alone), 1.0 being the best there is; and the same run
-again, whose media are in the cache, with an engine that answers at once.
+timed, hf: three benchmarks, one of clips, one of pictures and one of a tenth of the rows, in a fresh cache. Opening
+and answering are set to take equally long. Wall time against max(opening alone, answering alone), 1.0 being the best
+there is; and the same run again, whose media are in the cache. Decoder processes were started before. `timed`: an
+engine of known speed that answers BATCH questions at once and needs no processor, a decoder process per core. `hf`:
+hf_engine with a tiny model on one core, one decoder process; the number of tokens is what sets the time of answering.
 
-samples: text questions, answered at once: seconds a question and the peak memory of the process, for two numbers of
-questions, each in a process of its own.
+samples: text questions, answered at once: seconds a question, the peak memory of the process after the run, and after
+the records were read back, for two numbers of questions, each in a process of its own.
 
 Media, cache and records lie in a temporary folder.
 """
@@ -21,68 +22,130 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import torch
+import transformers
 from makers.clips import ClipSpec, write_clip
 from makers.evaluation import TimedFlight, job_of, question
 from makers.media import write_picture
+from makers.processors import family_processor
+from makers.tiny_models import tiny_model_dir
 
-from mmrl.config.schema import VideoSection
+from mmrl.config.schema import BudgetClass, ModelSection, VideoSection
 from mmrl.data.sample import MediaRef, Sample
 from mmrl.evaluate.ahead import Openers, questions
+from mmrl.evaluate.flight import BatchFlight, Flight
 from mmrl.evaluate.runner import Job, Runner
+from mmrl.models.load import load_weights
+from mmrl.rollout.hf_engine import HfEngine
+from mmrl.rollout.types import Request
 
 BATCH = 8
+PARTS = ("timed", "hf", "samples")
+OVERLAP = (
+    "| engine | questions | opening alone, s | answering alone, s | together, s | together / larger "
+    "| again, s | again / first |\n|---|---|---|---|---|---|---|---|"
+)
+SAMPLES = "| questions | ms a question | peak memory, MB | records read back, MB |\n|---|---|---|---|"
+SMALL = {"min_pixels": 28 * 28, "max_pixels": 112 * 112}
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("parts", nargs="*", default=PARTS, metavar="|".join(PARTS))
     arguments.add_argument("--short", action="store_true", help="a tenth of it or less")
-    arguments.add_argument("--samples", type=int, help=argparse.SUPPRESS)
+    arguments.add_argument("--size", type=int, help=argparse.SUPPRESS)
     options = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        if options.samples is not None:
-            print(*measured_samples(Path(folder), options.samples))
-            return
-        print("\n".join(overlap(Path(folder), clips=20 if options.short else 400)), flush=True)
-    sizes = (1_000, 10_000) if options.short else (10_000, 100_000)
-    lines = ["", "| questions | ms a question | peak memory, MB |", "|---|---|---|"]
-    for size in sizes:
-        command = [sys.executable, __file__, "--samples", str(size)]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        seconds, megabytes = said.splitlines()[-1].split()  # libraries may say something first
-        lines.append(f"| {size:,} | {1000 * float(seconds) / size:.2f} | {float(megabytes):.0f} |")
-    lines += ["", f"Python {sys.version.split()[0]}, {len(os.sched_getaffinity(0))} cores."]
-    print("\n".join(lines))
+    torch.set_num_threads(1)
+    if options.size is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            print(*measured_samples(Path(folder), options.size))
+        return
+    engines = [engine for engine in (Timed(), Hf()) if engine.name in options.parts]
+    for engine in engines:
+        with tempfile.TemporaryDirectory() as folder:
+            print(OVERLAP, overlap(Path(folder), engine, short=options.short), sep="\n", flush=True)
+    if "samples" in options.parts:
+        print(SAMPLES)
+        for size in (1_000, 10_000) if options.short else (10_000, 100_000):
+            command = [sys.executable, __file__, "--size", str(size)]
+            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            seconds, megabytes, read = map(float, said.splitlines()[-1].split())  # libraries may say something first
+            print(f"| {size:,} | {1000 * seconds / size:.2f} | {megabytes:.0f} | {read:.0f} |", flush=True)
+    versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
+    print(f"\nPython {sys.version.split()[0]}, {versions}, {len(os.sched_getaffinity(0))} cores.")
 
 
-def overlap(folder: Path, *, clips: int) -> list[str]:
-    samples = media_questions(folder, clips=clips)
-    count = sum(map(len, samples))
-    words = [[question(sample.sample_id) for sample in of] for of in samples]
-    with Openers(VideoSection()) as openers:
-        warm(folder, openers)
-        opening_s = opening_alone(jobs_in(folder, "opening", samples), openers)
-        per_answer_s = opening_s * BATCH / count
-        answering_s = run(jobs_in(folder, "answering", words), openers, per_answer_s)
-        first_s = run(jobs_in(folder, "run", samples), openers, per_answer_s)
-        again_s = run(jobs_in(folder, "run", samples), openers, 0.0)
-    best_s = max(opening_s, answering_s)
-    return [
-        "| questions | opening alone, s | answering alone, s | together, s | together / larger | media at hand, s |",
-        "|---|---|---|---|---|---|",
-        f"| {count} | {opening_s:.1f} | {answering_s:.1f} | {first_s:.1f} | {first_s / best_s:.2f} | {again_s:.1f} |",
-    ]
+class Timed:
+    """Answers after a set time. budgets: those that the shipped benchmarks have."""
 
-
-def media_questions(folder: Path, *, clips: int) -> list[list[Sample]]:
-    """Of clips, of as many pictures, and of a tenth as many other pictures."""
+    name, workers, clips = "timed", 0, 60
     spec = ClipSpec(frames=120, fps=10, width=640, height=360)
-    films = [write_clip(folder / f"{n}.mp4", ClipSpec(**{**vars(spec), "first": n % 16})) for n in range(clips)]
-    pictures = [write_picture(folder / f"{n}.png", n, size=(640, 480)) for n in range(clips + clips // 10)]
+    budgets: Mapping[str, BudgetClass] = MappingProxyType({})
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def balance(self, ready: Sequence[tuple[Request, Sample]], opening_s: float) -> None:
+        self._seconds = opening_s * BATCH / len(ready)
+
+    def flight(self) -> Flight:
+        return TimedFlight(lambda sample: "B", size=BATCH, seconds=self._seconds)
+
+
+class Hf:
+    """A tiny model in this process. Clips are long for what is shown of them, so that opening takes as long."""
+
+    name, workers, clips = "hf", 1, 60
+    spec = ClipSpec(frames=300, fps=10, width=640, height=360)
+    budgets = MappingProxyType({"video": BudgetClass(**SMALL, max_frames=8), "image": BudgetClass(**SMALL)})
+
+    def __init__(self) -> None:
+        model = load_weights(ModelSection(path=str(tiny_model_dir("qwen2_5_vl")))).eval()
+        self._engine = HfEngine(model, family_processor("qwen2_5_vl"))
+        self.answers = {"max_new_tokens": 64}
+
+    def balance(self, ready: Sequence[tuple[Request, Sample]], opening_s: float) -> None:
+        """A random model never ends by itself, and a step takes equally long."""
+        answering_s = answering_alone(ready, self.flight())
+        self.answers["max_new_tokens"] = round(self.answers["max_new_tokens"] * opening_s / answering_s)
+
+    def flight(self) -> Flight:
+        return BatchFlight(self._engine, size=BATCH)
+
+
+def overlap(folder: Path, engine: Timed | Hf, *, short: bool) -> str:
+    samples = media_questions(folder, engine.spec, clips=engine.clips // 10 if short else engine.clips)
+
+    def jobs(name: str) -> list[Job]:
+        place = folder / name
+        place.mkdir(exist_ok=True)
+        answers: dict[str, Any] = getattr(engine, "answers", {})
+        return [job_of(place, of, name=of[0].dataset, budgets=engine.budgets, **answers) for of in samples]
+
+    with Openers(VideoSection(), engine.workers) as openers:
+        warm(folder, openers)
+        opening_s = opening_alone(jobs("opening"), openers)
+        engine.balance(prepared(jobs("opening"), openers), opening_s)
+        answering_s = answering_alone(prepared(jobs("opening"), openers), engine.flight())
+        first_s = run(jobs("run"), openers, engine.flight())
+        again_s = run(jobs("run"), openers, engine.flight())
+    ratio = first_s / max(opening_s, answering_s)
+    row = [engine.name, sum(map(len, samples)), opening_s, answering_s, first_s, ratio, again_s, again_s / first_s]
+    return "| " + " | ".join(f"{x:.2f}" if isinstance(x, float) else str(x) for x in row) + " |"
+
+
+def media_questions(folder: Path, spec: ClipSpec, *, clips: int) -> list[list[Sample]]:
+    """Of clips, of as many pictures, and of a tenth as many other pictures; all differ."""
+    films = [write_clip(folder / f"{n}.mp4", ClipSpec(**{**vars(spec), "first": n})) for n in range(clips)]
+    pictures = [write_picture(folder / f"{n}.png", n, size=(640, 480)) for n in range(clips + max(1, clips // 10))]
     return [
         [question(f"c{n}", MediaRef("video", path), name="clips") for n, path in enumerate(films)],
         [question(f"p{n}", MediaRef("image", path), name="pictures") for n, path in enumerate(pictures[:clips])],
@@ -90,35 +153,47 @@ def media_questions(folder: Path, *, clips: int) -> list[list[Sample]]:
     ]
 
 
-def jobs_in(folder: Path, run_name: str, samples: Sequence[Sequence[Sample]]) -> list[Job]:
-    place = folder / run_name
-    place.mkdir(exist_ok=True)
-    return [job_of(place, of, name=of[0].dataset if of[0].media else f"text{n}") for n, of in enumerate(samples)]
-
-
 def warm(folder: Path, openers: Openers) -> None:
     """Start every decoder process, which takes seconds, before anything is measured."""
     pictures = [write_picture(folder / f"warm{n}.png", 1000 + n) for n in range(8 * openers.workers)]
     samples = [question(str(n), MediaRef("image", path), name="warm") for n, path in enumerate(pictures)]
-    opening_alone(jobs_in(folder, "warm", [samples]), openers)
+    opening_alone([job_of(folder, samples, name="warm")], openers)
 
 
 def opening_alone(jobs: Sequence[Job], openers: Openers) -> float:
     started = time.perf_counter()
-    for _ in questions([(job.preparer, job.samples, job.todo) for job in jobs], openers):
-        pass
+    prepared(jobs, openers)
     return time.perf_counter() - started
 
 
-def run(jobs: Sequence[Job], openers: Openers, per_answer_s: float) -> float:
-    flight = TimedFlight(lambda sample: "B", size=BATCH, seconds=per_answer_s)
+def prepared(jobs: Sequence[Job], openers: Openers) -> list[tuple[Request, Sample]]:
+    found = []
+    for number, item in enumerate(questions([(job.preparer, job.samples, job.todo) for job in jobs], openers)):
+        assert item.prepared is not None, item.reason
+        sampling = jobs[item.job].benchmark.sampling
+        found.append((Request(str(number), item.prepared.prompt, 1, sampling, seed=number), item.sample))
+    return found
+
+
+def answering_alone(ready: Sequence[tuple[Request, Sample]], flight: Flight) -> float:
+    started, waiting = time.perf_counter(), deque(ready)
+    while waiting or flight.is_busy:
+        while waiting and flight.room > 0:
+            flight.add(*waiting.popleft())
+        flight.step()
+    return time.perf_counter() - started
+
+
+def run(jobs: Sequence[Job], openers: Openers, flight: Flight) -> float:
     runner = Runner(jobs, flight, openers, ready=2 * BATCH, deadline_s=600.0, seed=0, told=lambda job: None)
     started = time.perf_counter()
     runner.run()
-    return time.perf_counter() - started
+    seconds = time.perf_counter() - started
+    assert not any(job.failed for job in jobs)
+    return seconds
 
 
-class Made:
+class Made(Sequence[Sample]):
     """Questions that exist while they are looked at, as those of a file do."""
 
     def __init__(self, size: int) -> None:
@@ -127,19 +202,24 @@ class Made:
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, index: int) -> Sample:
+    def __getitem__(self, index: Any) -> Any:
         return question(str(index))
 
 
-def measured_samples(folder: Path, size: int) -> tuple[float, float]:
-    """Seconds of a run, and the peak memory of this process in megabytes."""
+def measured_samples(folder: Path, size: int) -> tuple[float, float, float]:
+    """Seconds of a run, and the peak memory of this process in megabytes: of the run, and of reading its records."""
     job = job_of(folder, Made(size))
     with Openers(VideoSection()) as openers:
-        seconds = run([job], openers, 0.0)
+        seconds = run([job], openers, TimedFlight(lambda sample: "B", size=BATCH))
+    ran = peak_megabytes()
     assert len(job.scores) == len(job.records.read()) == size
-    # Not getrusage: its peak is inherited from the process that started this one.
+    return seconds, ran, peak_megabytes()
+
+
+def peak_megabytes() -> float:
+    """Not getrusage: its peak is inherited from the process that started this one."""
     [peak] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
-    return seconds, int(peak.split()[1]) * 1024 / 1e6
+    return int(peak.split()[1]) * 1024 / 1e6
 
 
 if __name__ == "__main__":

@@ -2,15 +2,16 @@
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from makers.openers import LocalOpener
 from makers.processors import family_processor
 
 from mmrl.config.benchmark_section import BenchmarkSection
-from mmrl.config.schema import CacheSection, ModelSection
+from mmrl.config.schema import BudgetClass, CacheSection, ModelSection
 from mmrl.data.cache import PixelCache
 from mmrl.data.prepare import Preparer
 from mmrl.data.sample import MediaPart, MediaRef, Message, Sample, TextPart
@@ -29,12 +30,19 @@ def question(key: str, *media: MediaRef, answer: str = "B", name: str = "made") 
     return Sample(key, TASK, modality, (Message("user", parts),), media, answer=answer, dataset=name)
 
 
-def job_of(folder: Path, samples: Sequence[Sample], *, name: str = "made", **answers: Any) -> Job:
-    """All of these questions, multiple choice, none of them asked before."""
+def job_of(
+    folder: Path,
+    samples: Sequence[Sample],
+    *,
+    name: str = "made",
+    budgets: Mapping[str, BudgetClass] = MappingProxyType({}),
+    **answers: Any,
+) -> Job:
+    """All of these questions, multiple choice, none of them asked before. budgets: other than the default ones."""
     facts = {"data": {"path": "made.jsonl"}, "score": [{"reward": "choice"}], "provenance": {"source": "made"}}
     benchmark = Benchmark(name, BenchmarkSection.model_validate({**facts, "answers": answers}), folder)
     cache = CacheSection(dir=str(folder / "cache"))
-    config = benchmark.config(ModelSection(path="tiny"), cache=cache, budgets={}, workers=0)
+    config = benchmark.config(ModelSection(path="tiny"), cache=cache, budgets=budgets, workers=0)
     router = Router(config.rewards.model_copy(update={"workers": 0}))
     preparer = Preparer(
         cache=PixelCache(folder / "cache"),

@@ -1,6 +1,7 @@
 """The runner: late questions, thoughts without end, order and concurrency, media that are slow."""
 
 import os
+import sys
 import time
 from dataclasses import replace
 
@@ -146,3 +147,14 @@ def test_what_is_prepared_ahead_is_bounded_and_a_shared_medium_is_opened_once(tm
         keys = [first.sample.sample_id, *(item.sample.sample_id for item in ready)]
     assert sorted(keys, key=int) == [str(n) for n in range(20)]
     assert job.preparer.cache.metrics()["misses"] == 21
+
+
+def test_threads_take_short_turns_while_questions_are_asked_and_as_before_afterwards(tmp_path):
+    before, seen = sys.getswitchinterval(), []
+    run(
+        [job_of(tmp_path, [question("a")])],
+        TimedFlight(lambda sample: seen.append(sys.getswitchinterval()), size=1),
+        deadline_s=0.2,
+    )
+    assert seen and set(seen) == {seen[0]} and seen[0] == pytest.approx(0.0005)
+    assert sys.getswitchinterval() == before
