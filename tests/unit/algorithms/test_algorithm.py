@@ -206,12 +206,25 @@ def test_changes_of_shaping_are_told_of_a_hook_that_writes_into_the_rewards(tmp_
 def test_advantage_and_loss_may_be_a_file_of_ones_own(tmp_path):
     where = plugin(
         tmp_path,
-        "def mine(rewards_N, batch, settings):\n    return rewards_N[:, None].float() * batch.mask_NC\n"
+        "def mine(rewards_N: 'Unknown', batch, settings, *, factor=1.0):\n"
+        "    return factor * rewards_N[:, None].float() * batch.mask_NC\n"
         "def policy_loss(inputs):\n    return -inputs.advantage_NC * inputs.policy_NC, {}\n",
     )
     loss, grad, _ = learn(build(advantage="./p.py:mine", policy_loss="./p.py", **where), BATCH)
     assert loss == pytest.approx(5 / 10)
     assert grad.sum().item() == pytest.approx(-0.5)
+
+
+def test_a_function_of_ones_own_has_options(tmp_path):
+    where = plugin(
+        tmp_path,
+        "def advantage(rewards_N, batch, settings, *, factor: float):\n"
+        "    return factor * rewards_N[:, None].float() * batch.mask_NC\n",
+    )
+    doubled = build(advantage="./p.py", advantage_options={"factor": 2.0}, **where)
+    assert doubled.advantage(torch.ones(4), BATCH)[0].tolist() == [2.0, 2.0, 0.0, 0.0]
+    with pytest.raises(ConfigError, match=r"'algorithm.advantage_options' of './p.py': the option 'factor' must"):
+        build(advantage="./p.py", **where)
 
 
 STATEFUL = """
