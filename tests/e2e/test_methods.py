@@ -21,6 +21,7 @@ REWARD_FILE = """
 def score(completion, sample):
     return sum(c.islower() for c in completion) / max(1, len(completion))
 """
+LISTS = {"expert_steps": ["a", "b"]}  # columns that are no number
 UNREACHABLE = ("confidence",)  # measurements of what a random model never writes
 SMALL = (
     *("model.dtype=float32", "model.gradient_checkpointing=false", "model.lora=null", "rollout.engine=hf"),
@@ -50,7 +51,7 @@ def small(path: Path, folder: Path) -> RunConfig:
     The first part of its task is the outcome.
     """
     shipped = load_config(path)
-    columns = dict.fromkeys(sorted(columns_of(shipped)), 0.4)
+    columns = {name: LISTS.get(name, 0.4) for name in sorted(columns_of(shipped))}
     rows = [{"problem": f"q{n}", "answer": "a", "problem_type": TASK, **columns} for n in range(6)]
     own = [f"model.path={tiny_model_dir('qwen2_5_vl')}", f"out_dir={folder / 'runs'}", f"cache.dir={folder / 'cache'}"]
     own.append(f"data.train.0.path={write_jsonl(folder / f'{path.stem}.jsonl', rows)}")

@@ -96,3 +96,12 @@ def test_columns_are_joined_where_batches_have_others():
     joined = concatenate([one, two]).meta
     assert listed(joined["a"][:, None]) == [[1.0], [1.0], [None]]
     assert listed(joined["s"]) == [[1.0, None, None], [1.0, None, None], [5.0, 5.0, 5.0]]
+
+
+def test_steps_of_an_answer_are_spans_for_srl():
+    sample = answered("a", task="t", expert_steps=["a = 2", "b = 4"])
+    parts = [{"reward": "step_similarity"}]
+    scores = Router(RewardsSection.model_validate({"workers": 0, "tasks": {"t": parts}})).score(
+        [(sample, ["a = 2\n\nb = 3"])]
+    )
+    assert scores.columns == ({"step_similarity.step": ((0.0, 5.0, 1.0), (7.0, 12.0, 0.8))},)
