@@ -67,3 +67,15 @@ def test_status_line_shows_only_what_was_measured():
     assert status_line({"reward/mean": 0.5, "reward_shaped/mean": 0.25, "loss/total": 1.0}) == (
         "reward 0.500  shaped 0.250  loss 1.000"
     )
+
+
+def test_a_run_begins_with_its_hooks_and_what_is_odd(monkeypatch, capsys):
+    shown, _, printed = console(monkeypatch, capsys)
+    shown.opening(["seed 0 -> 1"], ["task x is idle"], ["advantage: gae", "policy_loss: ppo_clip"])
+    assert printed() == [
+        "hooks of a step: advantage: gae; policy_loss: ppo_clip",
+        "changed since this run was started: seed 0 -> 1",
+        "note: task x is idle",
+    ]
+    shown.opening([], [], [])
+    assert printed() == []
