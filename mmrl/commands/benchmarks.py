@@ -107,6 +107,67 @@ def evaluate(
     raise typer.Exit(evaluate_command(request))
 
 
+@benchmarks_app.command(
+    epilog=example(
+        "mmrl rate /models/Qwen2.5-VL-3B-Instruct my.yaml -k 8 --out ratings/base",
+        "mmrl rate DIR my.yaml --engine vllm --datasets geometry",
+    )
+)
+def rate(
+    model: Annotated[str, typer.Argument(help="Model folder, checkpoint or hub id")],
+    dataset: Annotated[str, typer.Argument(help="A run's YAML, whose data.train is rated, or a task file")],
+    k: Annotated[int, typer.Option("-k", min=1, help="Answers to each question.")] = 8,
+    out: Annotated[Path | None, typer.Option(help="Folder to write; default: ratings/<model's folder>.")] = None,
+    datasets: Annotated[str, typer.Option(help="Only these of the run, with commas between.")] = "",
+    threshold: Annotated[float, typer.Option(help="An answer worth at least this is right.")] = 0.5,
+    root: Annotated[Path, typer.Option(help="Folder that a task file's paths start from.")] = Path("benchmarks"),
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first rows.")] = None,
+    engine: Annotated[
+        Literal["hf", "vllm", "openai"], typer.Option(help="What answers (docs/rollout.md); openai: --server.")
+    ] = "hf",
+    server: Annotated[list[str] | None, typer.Option(help="Server that answers, up to /v1.")] = None,
+    server_model: Annotated[str | None, typer.Option(help="The model's name there; default: MODEL.")] = None,
+    token_env: Annotated[str | None, typer.Option(help="Environment variable of the servers' token.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(min=0.0, help="Default: the run's; of a task file that says 0, 1.")
+    ] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer; default: the file's.")] = None,
+    seed: Annotated[int, typer.Option(help="Of sampling.")] = 0,
+    batch: Annotated[int, typer.Option(min=1, help="Questions that an engine has at once.")] = 16,
+    dp: Annotated[int, typer.Option(min=1, help="Engines on this machine: one a GPU.")] = 1,
+    workers: Annotated[int, typer.Option(min=0, help="Decoder processes; 0: one per core.")] = 0,
+    dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Type of the weights.")] = "bfloat16",
+    cache: Annotated[Path, typer.Option(help="Pixel cache, shared with training.")] = DEFAULT_CACHE,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Ask again what failed before.")] = False,
+) -> None:
+    """Rate each row of a dataset by how often a model is right on it: pass rate and pass@k, as columns."""
+    from mmrl.commands.evaluate import EvaluateRequest
+    from mmrl.commands.rate import RateRequest, rate_command
+    from mmrl.config.schema import ModelSection
+
+    evaluation = EvaluateRequest(
+        model=ModelSection(path=model, dtype=dtype),
+        tasks=(),
+        root=root,
+        out=out or Path("ratings") / Path(model).name,
+        cache=cache,
+        engine=engine,
+        servers=tuple(server or ()),
+        server_model=server_model,
+        token_env=token_env,
+        limit=limit,
+        repeats=k,
+        temperature=temperature,
+        max_new_tokens=max_new_tokens,
+        seed=seed,
+        batch=batch,
+        dp=dp,
+        workers=workers,
+        retry_failed=retry_failed,
+    )
+    raise typer.Exit(rate_command(RateRequest(evaluation, dataset, split_names(datasets), threshold)))
+
+
 @benchmarks_app.command(epilog=example("mmrl compare results/base results/tuned --out tuned.md"))
 def compare(
     a: Annotated[Path, typer.Argument(metavar="A", help="Folder of results (mmrl evaluate --out)")],

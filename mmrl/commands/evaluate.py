@@ -111,9 +111,14 @@ def evaluate_command(request: EvaluateRequest) -> int:
     Raises ConfigError for a benchmark that is not there, for one with a judge whose server is not given, and where
     `out` holds answers of another model or seed.
     """
+    return evaluate_benchmarks(request, [load_benchmark(name) for name in request.tasks])
+
+
+def evaluate_benchmarks(request: EvaluateRequest, benchmarks: Sequence[Benchmark]) -> int:
+    """The same of benchmarks that were read already; the request's `tasks` says nothing then."""
     _check(request)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    benchmarks = [_judged(load_benchmark(name), request) for name in request.tasks]
+    benchmarks = [_judged(benchmark, request) for benchmark in benchmarks]
     if len({benchmark.name for benchmark in benchmarks}) < len(benchmarks):
         raise ConfigError("a benchmark is named twice in --tasks")
     processor = processor_of(request.model)

@@ -189,7 +189,12 @@ class DatasetSection(Section):
     select: dict[str, Any] = Field(
         default_factory=dict,
         description="only rows with this value in this column, of the file or made by the card, or one of these values "
-        "({split: testA}); empty: all",
+        "({split: testA}), or a number in a range ({pass_rate: {min: 0.1, max: 0.9}}); empty: all",
+    )
+    columns_from: str | None = Field(
+        default=None,
+        description="JSONL file with `id` and further columns of these rows, as `mmrl rate` writes them; rows that are "
+        "not in it have null there",
     )
     root: str | None = Field(
         default=None, description="folder relative media paths start from; null: the data file's folder"

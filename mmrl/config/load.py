@@ -29,7 +29,7 @@ from mmrl.models.hub import is_hub_id
 MAX_ERRORS = 20
 _NOT_SET = object()
 
-_DATA_PATHS = tuple((split, "*", key) for split in ("train", "val") for key in ("path", "root"))
+_DATA_PATHS = tuple((split, "*", key) for split in ("train", "val") for key in ("path", "root", "columns_from"))
 _PATHS: tuple[Loc, ...] = (
     ("model", "path"),
     ("evaluate", "root"),

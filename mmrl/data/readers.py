@@ -17,6 +17,7 @@ import numpy as np
 
 from mmrl.config.schema import CardSection, DataSection, DatasetSection
 from mmrl.data.cards import CardReader, resolve_card
+from mmrl.data.joined_rows import joined_rows
 from mmrl.data.locate import MediaRules
 from mmrl.data.many_files import open_files
 from mmrl.data.rows import Rows
@@ -24,7 +25,7 @@ from mmrl.data.sample import Sample
 from mmrl.data.seen_ids import SeenIds
 from mmrl.data.skipped import Skipped, SkippedLog
 from mmrl.data.templates import dataset_name, resolve_templates
-from mmrl.errors import ConfigError, DataError, MissingMediaError
+from mmrl.errors import ConfigError, DataError, MissingMediaError, type_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +132,8 @@ def read_dataset(section: DatasetSection, *, data: DataSection, relative_to: Pat
     name = dataset_name(section)
     reader = card_reader(section, data=data, relative_to=relative_to)
     rows = open_files(path, split=section.split, robot=reader.card.robot)
+    if section.columns_from is not None:
+        rows = joined_rows(rows, (relative_to / section.columns_from).absolute(), sample_id=reader.sample_id)
     dataset = _check_rows(rows, reader, section=section, policies=_Policies(data, skipped))
     skipped.check()
     if not len(rows):
@@ -227,9 +230,21 @@ def _is_selected(row: Mapping[str, Any], select: Mapping[str, Any], *, origin: s
     for column, wanted in select.items():
         if column not in row:
             raise DataError(f"no column {column!r}, which `select` names; present: {', '.join(row)}", where=origin)
-        if row[column] not in (wanted if isinstance(wanted, list) else [wanted]):
+        if isinstance(wanted, Mapping) and wanted and wanted.keys() <= {"min", "max"}:
+            if not _is_within(row[column], wanted, column=column, origin=origin):
+                return False
+        elif row[column] not in (wanted if isinstance(wanted, list) else [wanted]):
             return False
     return True
+
+
+def _is_within(value: Any, bounds: Mapping[str, Any], *, column: str, origin: str) -> bool:
+    """Whether a number lies between `min` and `max`, both included. null is in no range."""
+    if value is None:
+        return False
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DataError(f"`select` asks for a range of {column!r}, which is {type_words(value)} here", where=origin)
+    return bounds.get("min", value) <= value <= bounds.get("max", value)
 
 
 def _check_unique(sample: Sample, suspects: Sequence[int], rows: Rows, reader: CardReader) -> None:

@@ -63,6 +63,7 @@ class Benchmark:
 
     variant: the one of the section's variants that is in it. endpoint: where its judge answers, as rewards take it.
     without_judge: the section's score is the one without its judge. named_judge: the judge that the task file names.
+    rewards: how the parts of its score come together; None: as they do by default.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Benchmark:
     endpoint: Mapping[str, Any] | None = None
     without_judge: bool = False
     named_judge: str = ""
+    rewards: RewardsSection | None = None
 
     @cached_property
     def hash(self) -> str:
@@ -201,7 +203,8 @@ class Benchmark:
             round_places=False,
             decode_workers=workers,
         )
-        rewards = RewardsSection(tasks=self.parts, workers=workers)
+        common = self.rewards or RewardsSection()
+        rewards = common.model_copy(update={"tasks": self.parts, "workers": workers})
         if self.endpoint is not None:  # a process that waits for the judge, so that the engine does not
             limits = {"workers": max(workers, 1), "timeout_s": longest_s(self.endpoint)}
             rewards = rewards.model_copy(update=limits)
