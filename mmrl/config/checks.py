@@ -23,7 +23,7 @@ from mmrl.config.rollout_checks import (
     check_steps_ahead,
     check_vllm,
 )
-from mmrl.config.schema import BudgetClass, DataSection, DatasetSection, RunConfig
+from mmrl.config.schema import BudgetClass, DataSection, DatasetSection, RunConfig, StageSection
 from mmrl.config.tree import Node, Origin
 from mmrl.data.template_library import system_text, user_text
 from mmrl.data.template_text import template_problem
@@ -155,6 +155,16 @@ def check_stages(run: Located) -> Problems:
         if not (stage.data or run.config.data).train:
             fact = f"stage {stage.name!r} has no data: neither '{key}.data.train' nor 'data.train' lists a dataset"
             yield run.at(key, f"{fact}; add one")
+        yield from _unused_sections(run, key, stage)
+
+
+def _unused_sections(run: Located, key: str, stage: StageSection) -> Problems:
+    """Sections of a stage that belong to another kind."""
+    for name in ("dpo",):
+        section = getattr(stage, name)
+        if stage.kind != name and section != type(section).model_validate({}):
+            fact = f"'{key}.{name}' is set but '{key}.kind' is {stage.kind!r}"
+            yield run.at(f"{key}.{name}", f"{fact}; remove it, or set the kind to {name}")
 
 
 def check_grpo_stages(run: Located) -> Problems:

@@ -30,6 +30,9 @@ def check_model(run: Located) -> Iterator[str]:
     if model.lora is not None and model.lora.dropout and run.has_grpo:
         fact = f"'model.lora.dropout' is {model.lora.dropout:g} but completions of grpo stages are sampled without it"
         yield run.at("model.lora.dropout", f"{fact}, so ratios would measure the dropout; set it to 0")
+    elif model.lora is not None and model.lora.dropout and any(s.kind == "dpo" for s in run.config.stages):
+        fact = f"'model.lora.dropout' is {model.lora.dropout:g} but a dpo stage compares with a reference without it"
+        yield run.at("model.lora.dropout", f"{fact}, so margins would measure the dropout; set it to 0")
 
 
 def check_training_options(run: Located) -> Iterator[str]:

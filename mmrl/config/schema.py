@@ -35,6 +35,7 @@ from mmrl.config.section import (
     Probability,
     Section,
 )
+from mmrl.config.stage_sections import DpoSection
 
 
 class LoraSection(Section):
@@ -235,10 +236,12 @@ class EarlyStopSection(Section):
 
 
 class StageSection(Section):
-    """One stage of training. `grpo` learns from rewards; `sft` imitates the dataset's demonstrations."""
+    """One stage of training. `grpo` learns from rewards; `sft` imitates the dataset's demonstrations; `dpo` learns from
+    a better and a worse reply to each prompt.
+    """
 
     name: FolderName = Field(description="name in logs and checkpoints: letters, digits, `.`, `_` and `-`")
-    kind: Literal["sft", "grpo"] = Field(description="how the stage learns")
+    kind: Literal["sft", "grpo", "dpo"] = Field(description="how the stage learns")
     steps: PositiveInt = Field(description="batches of prompts")
     prompts_per_step: Count = Field(description="prompts of a step, over all processes")
     lr: PositiveFloat = Field(default=1e-6, allow_inf_nan=False, description="learning rate after warm-up")
@@ -253,6 +256,7 @@ class StageSection(Section):
     )
     tasks: tuple[str, ...] = Field(default=(), description="only rows of these tasks; empty: all")
     data: DataSection | None = Field(default=None, description="data of this stage; null: the run's")
+    dpo: DpoSection = Field(default_factory=lambda: DpoSection.model_validate({}), description="of a dpo stage")
 
 
 class TrainSection(Section):

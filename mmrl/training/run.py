@@ -13,6 +13,7 @@ from mmrl.config.schema import RunConfig, StageSection
 from mmrl.models.hub import pinned
 from mmrl.training import distributed
 from mmrl.training.benchmarks import open_benchmarks
+from mmrl.training.dpo import DpoStage
 from mmrl.training.grpo import GrpoStage
 from mmrl.training.journal import Journal
 from mmrl.training.prompts import check_shares
@@ -35,7 +36,7 @@ class Stage(Protocol):
     def load_state_dict(self, state: dict) -> None: ...
 
 
-STAGES = {"sft": SftStage, "grpo": GrpoStage}
+STAGES = {"sft": SftStage, "grpo": GrpoStage, "dpo": DpoStage}
 
 
 def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False) -> int:

@@ -14,11 +14,12 @@ from mmrl.config.checks import Located
 from mmrl.config.schema import RunConfig, StageSection
 from mmrl.data.fit import Fit, processor_at
 from mmrl.data.loader import Loader, loader_over
+from mmrl.data.preference import preference_pair
 from mmrl.data.readers import SampleSet, read_datasets
 from mmrl.data.score_names import HeldOut, idle_tasks, score_problems
 from mmrl.data.skipped import SkippedLog
 from mmrl.data.templates import dataset_name
-from mmrl.errors import ConfigError
+from mmrl.errors import ConfigError, DataError
 from mmrl.scoring.router import Router
 from mmrl.training import distributed
 from mmrl.training.runtime import Runtime, stage_data
@@ -68,6 +69,8 @@ def check_rows(run: Located, rows: Sequence[StageRows], *, model_path: Path) -> 
                     samples.of_tasks(section.tasks).task_counts() if split == "val" or section.kind == "grpo" else ()
                 )
                 problems += fit.problems(key, dataset, samples, scored=set(tasks))
+                if split == "train" and section.kind == "dpo":
+                    problems += _pair_problems(run, key, samples.of_tasks(section.tasks))
         misspelt, idle = fit.unused(datasets=list(datasets.items()))
     held_out = [_held_out(run.config, *stage) for stage in zip(run.config.stages, rows, strict=True)]
     problems += [*misspelt, *score_problems(run, held_out)]
@@ -75,6 +78,15 @@ def check_rows(run: Located, rows: Sequence[StageRows], *, model_path: Path) -> 
         raise ConfigError("\n".join(dict.fromkeys(problems)))
     tasks = {task for stage in rows for samples in (*stage.train, *stage.val) for task in samples.task_counts()}
     return [*idle, *idle_tasks(run, tasks)]
+
+
+def _pair_problems(run: Located, key: str, samples: SampleSet) -> Iterator[str]:
+    """What is wrong with the first row as a pair of replies: a card that does not fit fails there."""
+    try:
+        for sample in samples[:1]:
+            preference_pair(sample)
+    except DataError as error:
+        yield run.at(f"{key}.card", str(error))
 
 
 def _held_out(config: RunConfig, section: StageSection, rows: StageRows) -> HeldOut:

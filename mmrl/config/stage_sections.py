@@ -1,0 +1,25 @@
+"""What single kinds of stages have keys of their own for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from mmrl.config.section import NonNegativeFloat, PositiveFloat, Section
+
+
+class DpoSection(Section):
+    """How a `dpo` stage learns from a better and a worse reply to each prompt."""
+
+    loss: Literal["sigmoid", "ipo", "hinge"] = Field(default="sigmoid", description="loss of a pair, see training.md")
+    beta: PositiveFloat = Field(default=0.1, description="scale of the margin; a larger one stays nearer the reference")
+    reference_free: bool = Field(
+        default=False, description="compare the policy's log-probs themselves, without a reference policy"
+    )
+    mean_logprobs: bool = Field(
+        default=False, description="log-probs of a reply are means over its tokens, not sums: length does not count"
+    )
+    sft_weight: NonNegativeFloat = Field(
+        default=0.0, description="adds this times the cross-entropy of the chosen replies, mean over their tokens"
+    )
