@@ -6,6 +6,9 @@
     q <- q + lr (level - share of s below q)                     both quantiles, once a step, over all processes
     member's advantage = share * A, share = (r - mean of its prompt) / sum over the paper's members of these
 
+`credit: std`: A / std of its prompt, unshared, and 0 where the prompt's rewards are all equal: without a lead there is
+nobody to credit (the source divides by 1e-6 there).
+
 A share is 1 / members where that sum is below 1e-6 in magnitude, or with `credit: uniform`; it is cut to ±most_share,
 since a small sum makes it blow up ([.5, -.5, .01] gives 50, -50, 1): the shares of a paper then add up to less than 1.
 Quantiles begin as those of the first step's scores. Prompts are bundled in the order of the batch, answers paired by
@@ -15,7 +18,8 @@ chance. A last bundle that is not full, and papers that lack an answer, have the
 bundle 5, levels d .2 and u .8 (.9 on easy data), omega 1.5, lr .1, groups of 10, no KL. Source: RTkenny/RiskPO@65ec40c,
 read in code. Rewards of other prompts enter, so no options make it GRPO: no neutral ones.
 
-q_d = 2, q_u = 4: s = 1 gives -3, s = 3 gives .6667, s = 5 gives 1.3333.
+q_d = 2, q_u = 4: s = 1 gives -3, s = 3 gives .6667, s = 5 gives 1.3333. `std`: A = 1.3333 of a prompt with rewards
+[1, 0] (std .7071): 1.8856 each.
 
 Shape letters: N completions, C completion tokens.
 """
@@ -47,13 +51,13 @@ class Plugin:
         high: Probability = 0.8,
         omega: NonNegativeFloat = 1.5,
         lr: NonNegativeFloat = 0.1,
-        credit: Literal["sum_mean", "uniform"] = "sum_mean",
+        credit: Literal["sum_mean", "std", "uniform"] = "sum_mean",
         most_share: PositiveFloat = 1.0,
     ) -> None:
         if not 0 < low < high:
             raise ConfigError(f"risk_po: low ({low:g}) must be above 0 and below high ({high:g})")
         self._bundle, self._levels, self._omega, self._lr = bundle, (low, high), omega, lr
-        self._is_uniform, self._most = credit == "uniform", most_share
+        self._credit, self._most = credit, most_share
         self._quantiles: list[float] = []
 
     def advantage(self, rewards_N: torch.Tensor, batch: RolloutBatch, settings: AlgorithmSection) -> torch.Tensor:
@@ -63,10 +67,14 @@ class Plugin:
             levels = torch.tensor(self._levels, dtype=torch.float64)
             if scores:
                 self._quantiles = torch.quantile(torch.tensor(scores, dtype=torch.float64), levels).tolist()
-        deviation_N = rewards_N - group_stats(rewards_N, batch.gid_N).mean_N
+        stats = group_stats(rewards_N, batch.gid_N)
+        deviation_N = rewards_N - stats.mean_N
         advantage_N = torch.full((len(batch),), torch.nan, dtype=torch.float64)
         for rows, score in zip(papers, self._scores(papers, rewards_N), strict=True):
             advantage_N[rows] = self._shares(deviation_N[rows]) * self._risk(score)
+            if self._credit == "std":
+                scaled_M = self._risk(score) / (stats.std_N[rows].double() + settings.std_eps)
+                advantage_N[rows] = torch.where(stats.constant_N[rows], 0.0, scaled_M)
         return on_each_token(advantage_N, batch)
 
     def on_step_end(self, batch: RolloutBatch, rewards_N: torch.Tensor, metrics: dict[str, float]) -> None:
@@ -93,7 +101,7 @@ class Plugin:
 
     def _shares(self, deviation_M: torch.Tensor) -> torch.Tensor:
         total = deviation_M.sum().item()
-        if self._is_uniform or abs(total) < 1e-6:
+        if self._credit == "uniform" or abs(total) < 1e-6:
             return torch.full_like(deviation_M, 1 / len(deviation_M))
         return (deviation_M / total).clamp(-self._most, self._most)
 

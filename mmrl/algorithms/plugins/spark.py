@@ -23,15 +23,15 @@ Shape letters: N completions.
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
 
+from mmrl.algorithms.made_prompts import extended, judging
 from mmrl.algorithms.parts import joined, outcome, rows_of_groups
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import NonNegativeInt, PositiveInt, Probability
-from mmrl.data.sample import Message, Sample, TextPart
+from mmrl.data.sample import Sample
 
 NEUTRAL: dict[str, Any] = {"most": 0}
 
@@ -84,27 +84,16 @@ class Plugin:
             if wrong:
                 text = generate.text(batch, chance.choice(wrong)).strip()
                 shown = text if 2 * number < len(groups) else text.splitlines()[-1]
-                yield "reflection", _extended(sample, "reflection", REFLECTION.format(shown))
+                yield "reflection", extended(sample, "reflection", REFLECTION.format(shown))
 
     def _judging(
         self, sample: Sample, right: list[int], wrong: list[int], text: Callable[[int], str], chance: random.Random
     ) -> tuple[str, Sample]:
         if not right or not wrong or chance.random() < self._pointwise:
             row = right[0] if not wrong else chance.choice([*right, *wrong])
-            item = _extended(sample, "pointwise", POINTWISE.format(text(row).strip()))
-            return "pointwise", self._judged(item, "Yes" if row in right else "No")
+            words, answer = POINTWISE.format(text(row).strip()), "Yes" if row in right else "No"
+            return "pointwise", judging(sample, "pointwise", words, task=self._task, answer=answer)
         pair, is_first = [chance.choice(right), chance.choice(wrong)], chance.random() < 0.5
         texts = [text(row).strip() for row in (pair if is_first else pair[::-1])]
-        return "pairwise", self._judged(
-            _extended(sample, "pairwise", PAIRWISE.format(*texts)), "A" if is_first else "B"
-        )
-
-    def _judged(self, item: Sample, answer: str) -> Sample:
-        return replace(item, task=self._task, answer=answer, answer_space=None)
-
-
-def _extended(sample: Sample, kind: str, text: str) -> Sample:
-    """The sample with words after its last message."""
-    *before, last = sample.messages
-    message = Message(last.role, (*last.parts, TextPart(text)))
-    return replace(sample, sample_id=f"{sample.sample_id}~{kind}", messages=(*before, message))
+        answer = "A" if is_first else "B"
+        return "pairwise", judging(sample, "pairwise", PAIRWISE.format(*texts), task=self._task, answer=answer)

@@ -42,6 +42,17 @@ def test_shares_and_the_cut_of_those_that_blow_up():
     assert plugin("risk_po", credit="uniform").holder._shares(wild).tolist() == pytest.approx([0.2] * 5)
 
 
+def test_credit_by_the_spread_of_a_prompt():
+    used = at(2.0, 4.0, bundle=2, credit="std")
+    batch = scored_batch([1.0, 0.0, 5.0, 5.0, 0.0, 0.5], gid=[0, 0, 1, 1, 2, 2])
+    found = per_row(advantages(used, batch))
+    # Papers of the first bundle score 6 and 5, both above q_u: A = 1.3333, over the std .7071 of [1, 0]; the second
+    # prompt's rewards are equal. The third, alone in its bundle, scores 0 and 1 of 2: A = -6 and -3 over .3536.
+    assert sorted(found[:2]) == [1.8856, 1.8856]
+    assert found[2:4] == [0.0, 0.0]
+    assert found[4:] == [pytest.approx(-6 / 0.353554, abs=1e-3), pytest.approx(-3 / 0.353554, abs=1e-3)]
+
+
 def test_quantiles_follow_the_scores():
     used = at(2.0, 4.0, bundle=1)
     metrics = end_step(used, scored_batch([1.0, 3.0, 3.0, 3.0], gid=range(4)))
