@@ -25,6 +25,7 @@ from mmrl.commands.cache import cache_app
 from mmrl.commands.interrupt import told_of_interrupt
 from mmrl.commands.make_tasks_options import MAKE_TASKS_EXAMPLES, make_tasks
 from mmrl.commands.options import DEFAULT_CACHE, AsJson, Config, Overrides, example
+from mmrl.commands.weights_options import COMPARE_WEIGHTS_EXAMPLES, MERGE_EXAMPLES, compare_weights, merge
 from mmrl.errors import EchoedError, MmrlError
 
 if TYPE_CHECKING:
@@ -253,6 +254,8 @@ def export(
     raise typer.Exit(export_command(run, out, step=step, merge=merge_lora, weights=weights))
 
 
+app.command("compare-weights", epilog=example(*COMPARE_WEIGHTS_EXAMPLES))(compare_weights)
+app.command(epilog=example(*MERGE_EXAMPLES))(merge)
 app.command("make-tasks", epilog=example(*MAKE_TASKS_EXAMPLES))(make_tasks)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from mmrl.errors import ConfigError
 from mmrl.models.hub import is_hub_id
+from mmrl.models.layers import read_ranges
 
 if TYPE_CHECKING:
     from mmrl.config.checks import Located
@@ -21,6 +23,14 @@ def check_model(run: Located) -> Iterator[str]:
     if model.lora is not None and model.freeze:
         fact = "'model.freeze' is set beside 'model.lora', which freezes all weights anyway"
         yield run.at("model.freeze", f"{fact}; remove it, and choose what is trained by 'model.lora.targets'")
+    if model.lora is not None and model.freeze_layers:
+        fact = "'model.freeze_layers' is set beside 'model.lora', which freezes all weights anyway"
+        remedy = "remove it, and choose what is trained by 'model.lora.targets' (names such as layers.3.mlp.up_proj)"
+        yield run.at("model.freeze_layers", f"{fact}; {remedy}")
+    try:
+        read_ranges(model.freeze_layers, where="'model.freeze_layers'")
+    except ConfigError as error:
+        yield run.at("model.freeze_layers", str(error))
     if len(set(model.freeze)) == len(GROUPS):
         fact = "'model.freeze' names every module group, so nothing would be trained"
         yield run.at("model.freeze", f"{fact}; leave out one of {', '.join(GROUPS)}")

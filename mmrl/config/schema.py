@@ -76,6 +76,9 @@ class ModelSection(Section):
     freeze: tuple[Literal["vision_tower", "projector", "language_model"], ...] = Field(
         default=(), description="module groups that are not trained"
     )
+    freeze_layers: tuple[str, ...] = Field(
+        default=(), description="layers that are not trained: [0-7] of the language model, [vision:0-3], [others]"
+    )
     gradient_checkpointing: bool = Field(
         default=True, description="recompute activations in the backward pass: less memory, more time"
     )
@@ -236,9 +239,7 @@ class EarlyStopSection(Section):
 
 
 class StageSection(Section):
-    """One stage of training. `grpo` learns from rewards; `sft` imitates the dataset's demonstrations; `dpo` learns from
-    a better and a worse reply to each prompt.
-    """
+    """One stage of training: from rewards (`grpo`), demonstrations (`sft`) or better and worse replies (`dpo`)."""
 
     name: FolderName = Field(description="name in logs and checkpoints: letters, digits, `.`, `_` and `-`")
     kind: Literal["sft", "grpo", "dpo"] = Field(description="how the stage learns")

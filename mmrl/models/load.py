@@ -42,7 +42,7 @@ def load_policy(section: ModelSection) -> tuple[Any, FamilyProcessor]:
     model, adapter = _load_base(section)
     if section.lora is None:
         _refuse_adapter(section, adapter)
-        freeze(model, section.freeze, family=processor.family)
+        freeze(model, section.freeze, family=processor.family, layers=section.freeze_layers)
     elif adapter is not None:
         load_adapter(model, adapter, lora=section.lora)
     else:
