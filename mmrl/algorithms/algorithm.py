@@ -67,7 +67,8 @@ class Algorithm:
     """Hooks in step order. Without plug-ins and with default settings this is GRPO with clip-higher.
 
     needs: what the batch must hold from `advantage` on: old, ref and requests (algorithms/requests.py). needs_early:
-    what it must hold already at `shape_rewards`. extra: requests of the pass that is trained, for `loss`.
+    what it must hold already at `shape_rewards`. extra: requests of the pass that is trained, for `loss`. reports: what
+    the engine is asked to say of each token.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Algorithm:
         if own_advantage is None:
             self.needs |= frozenset(advantage.needs)
         self._takes_token_rewards = own_advantage is not None or advantage.token_rewards
+        self.reports = frozenset[str]().union(*(plugin.reports for plugin in plugins))
         self.extra = _own_extra(section, self.needs).union(*(plugin.extra for plugin in plugins))
         self._advantage = own_advantage or _built_in(section, "advantage", ADVANTAGES, relative_to=relative_to)
         self._policy_loss = self._single("policy_loss") or _built_in(
@@ -134,6 +136,15 @@ class Algorithm:
         """Completions per prompt: (P,) int64."""
         hook = self._single("budget")
         return hook(prompt_ids, group_size) if hook else torch.full((len(prompt_ids),), group_size)
+
+    def prefixes(self, drawn: Any) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """For each prompt the forced first tokens of each of its completions; empty: none are forced.
+
+        drawn: a mmrl.training.drawn.Drawn.
+        """
+        hook = self._single("prefixes")
+        found = hook(drawn, drawn.n) if hook else ()
+        return tuple(tuple(tuple(ids) for ids in of_prompt) for of_prompt in found)
 
     @property
     def has_second_rounds(self) -> bool:

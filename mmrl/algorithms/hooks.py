@@ -4,6 +4,7 @@ A step runs the hooks in this order; each has an identity default, so without pl
 
     sampler(prompt_ids, generator) -> index_P          which of the loader's prompts to use          all, in order
     budget(prompt_ids, group_size) -> n_P              completions per prompt                        group_size
+    prefixes(drawn, n_P) -> ids per completion, or ()  forced first tokens of the first round        none
     second_round(batch, generate) -> batch             rows added or replaced by more generation     the batch
     shape_rewards(batch, rewards_N) -> (rewards_N, token_rewards_NC | None)                          unchanged
     keep(batch, rewards_N) -> keep_N                   rows to train on                              all
@@ -23,6 +24,9 @@ public function that is no hook is an error, because it is most likely a misspel
 
     NEEDS = ("old", "ref", "entropy")   what the batch must hold when advantages are taken: old, ref or a request
     NEEDS_EARLY = ("old",)              what it must hold already at shape_rewards and keep
+    REPORTS = ("alternatives:4",)       what the engine says of each token beside its log-prob, at second_round already:
+                                        entropy as batch.meta["rollout_entropy"], alternatives:A, the A most likely
+                                        tokens, as batch.meta["alternatives"], last dimension ids, then log-probs
     EXTRA = ("mean_logprob",)           requests (algorithms/requests.py) of the trained pass, in inputs.extra
     SEQUENCE_LEVEL = True               its policy_loss has one ratio per sequence
     NEUTRAL = {"coef": 0.0}             options with which it is GRPO; None where there are none
@@ -42,13 +46,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mmrl.algorithms.requests import PARAMETRIC, PLAIN, is_request
+from mmrl.algorithms.requests import COUNTED, PARAMETRIC, PLAIN, is_request
 from mmrl.errors import ConfigError, PluginError, did_you_mean
 from mmrl.plugins import check_options, resolve_module
 
 HOOKS = (
     "sampler",
     "budget",
+    "prefixes",
     "second_round",
     "shape_rewards",
     "keep",
@@ -61,9 +66,9 @@ HOOKS = (
     "aggregate",
     "on_step_end",
 )
-SINGLE_HOOKS = ("sampler", "budget", "advantage", "policy_loss", "aggregate")
+SINGLE_HOOKS = ("sampler", "budget", "prefixes", "advantage", "policy_loss", "aggregate")
 NEEDS = ("old", "ref")
-REQUESTS = (*PLAIN, *(f"{name}:<0 to 1>" for name in PARAMETRIC))
+REQUESTS = (*PLAIN, *(f"{name}:<0 to 1>" for name in PARAMETRIC), *(f"{name}:<number>" for name in COUNTED))
 _KNOWN = ", ".join((*NEEDS, *REQUESTS))
 _STATE_METHODS = ("state_dict", "load_state_dict")
 
@@ -78,6 +83,7 @@ class Plugin:
     needs: frozenset[str]
     needs_early: frozenset[str]
     extra: frozenset[str]
+    reports: frozenset[str]
     sequence_level: bool
 
     @property
@@ -125,6 +131,7 @@ def load_plugin(spelling: str, *, options: Mapping[str, Any] | None = None, rela
         needs=_needs(module, "NEEDS", spelling) | early,
         needs_early=early,
         extra=_requests(module, spelling),
+        reports=_reports(module, spelling),
         sequence_level=bool(getattr(module, "SEQUENCE_LEVEL", False)),
     )
 
@@ -161,6 +168,15 @@ def _requests(module: ModuleType, spelling: str) -> frozenset[str]:
     if unknown := sorted(name for name in requests if not is_request(name)):
         raise PluginError(f"plug-in {spelling!r}: EXTRA names {unknown[0]!r}; known: {', '.join(REQUESTS)}")
     return requests
+
+
+def _reports(module: ModuleType, spelling: str) -> frozenset[str]:
+    reports: frozenset[str] = frozenset(getattr(module, "REPORTS", ()))
+    for name in sorted(reports):
+        kind, _, number = name.partition(":")
+        if name != "entropy" and not (kind == "alternatives" and number.isdecimal() and int(number)):
+            raise PluginError(f"plug-in {spelling!r}: REPORTS names {name!r}; known: entropy, alternatives:<number>")
+    return reports
 
 
 def chain(plugins: Iterable[Plugin], hook: str) -> list[Callable[..., Any]]:

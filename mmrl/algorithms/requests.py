@@ -6,15 +6,19 @@
                     renormalised; -inf for a token that is cut (Lp-Reg's proxy with K 0.02)
     hidden:F        hidden states behind the layer at F (0 to 1) of the decoder's depth, last dimension D
     value           what the value head expects; with gradient where the pass has one
+    top:K           the K most likely tokens at the token's place: last dimension 2 K, their ids, then their log-probs
+    distribution    log-probs of the whole vocabulary at the token's place, last dimension V, -inf for banned tokens:
+                    for a place or two, never for whole completions
 
 A plug-in names them in NEEDS (of the policy before the update, as `batch.meta[name]` or a field of its own) and in
-EXTRA (of the pass that is trained, as `inputs.extra[name]`). mean_logprob, min_p and hidden carry no gradient.
+EXTRA (of the pass that is trained, as `inputs.extra[name]`). The others carry no gradient.
 """
 
 from __future__ import annotations
 
-PLAIN = ("entropy", "mean_logprob", "value")
+PLAIN = ("entropy", "mean_logprob", "value", "distribution")
 PARAMETRIC = ("min_p", "hidden")
+COUNTED = ("top",)
 
 
 def is_request(name: str) -> bool:
@@ -22,10 +26,14 @@ def is_request(name: str) -> bool:
 
     >>> [is_request(name) for name in ("mean_logprob", "min_p:0.02", "hidden:0.5", "min_p", "hidden:2", "ref")]
     [True, True, True, False, False, False]
+    >>> [is_request(name) for name in ("top:8", "top:0.5", "top")]
+    [True, False, False]
     """
     kind, colon, number = name.partition(":")
     if not colon:
         return name in PLAIN
+    if kind in COUNTED:
+        return number.isdecimal() and int(number) > 0
     try:
         return kind in PARAMETRIC and 0 <= float(number) <= 1
     except ValueError:

@@ -157,7 +157,7 @@ def extend(
     pieces = _template_pieces(conversation, after_text=1)
     if completion_ids and pieces[:1] == [_Token(completion_ids[-1])]:
         pieces = pieces[1:]
-    return _append(_with_completion(prompt, completion_ids), pieces, conversation)
+    return _append(with_completion(prompt, completion_ids), pieces, conversation)
 
 
 def check_length(prompt: RenderedPrompt, max_prompt_tokens: int, *, processor: FamilyProcessor, where: str) -> None:
@@ -378,7 +378,7 @@ def _unexpanded(piece: _Mark, processor: FamilyProcessor) -> _Token | _Text:
     return _Text(piece.spelling) if token_id is None else _Token(token_id)
 
 
-def _with_completion(prompt: RenderedPrompt, completion_ids: Sequence[int]) -> RenderedPrompt:
+def with_completion(prompt: RenderedPrompt, completion_ids: Sequence[int]) -> RenderedPrompt:
     """The prompt with a completion behind it, ids as sampled."""
     length = len(completion_ids)
     return RenderedPrompt(

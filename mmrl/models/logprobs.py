@@ -72,7 +72,7 @@ class LogprobModule(torch.nn.Module):
         logprobs_L, entropy_L, statistics_LS = self.head_pass(
             hidden_LD, micro.target_L, want_entropy=want_entropy, statistics=statistics, **options
         )
-        extra |= dict(zip(statistics, statistics_LS.unbind(1), strict=True))
+        extra |= _columns_of(statistics, statistics_LS)
         return LogprobResult(logprobs_L, entropy_L, extra)
 
 
@@ -98,7 +98,9 @@ class HeadPass(torch.nn.Module):
         want_entropy: bool,
         statistics: tuple[str, ...] = (),
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-        """Log-prob of each target, the entropies when wanted, and the statistics (L, S); see `token_logprobs`."""
+        """Log-prob of each target, the entropies when wanted, and the statistics (L, S), side by side; see
+        `token_logprobs`.
+        """
         target_L = target_L.to(hidden_LD.device)
         banned_V = torch.tensor(banned_ids, dtype=torch.long, device=hidden_LD.device)
         _check_targets(target_L, banned_V)
@@ -206,12 +208,18 @@ class _SoftmaxStatistics(torch.autograd.Function):
         entropy_K = logprobs_K.new_empty(0)
         if want_entropy:
             entropy_K = normaliser_K - (scaled_KV.softmax(-1).mul_(scaled_KV)).sum(-1)
-        statistics_KS = logprobs_K.new_empty(len(logprobs_K), len(statistics))
-        for column, name in enumerate(statistics):
+        parts = [logprobs_K.new_empty(len(logprobs_K), 0)]
+        for name in statistics:
             if mean_K is not None and name == "mean_logprob":
-                statistics_KS[:, column] = mean_K - normaliser_K
+                parts.append((mean_K - normaliser_K)[:, None])
+            elif name == "distribution":
+                parts.append((scaled_KV - normaliser_K[:, None]).index_fill_(-1, banned_V, -torch.inf))
+            elif name.startswith("top:"):
+                values_KA, ids_KA = (scaled_KV - normaliser_K[:, None]).topk(int(argument(name)), dim=-1)
+                parts += [ids_KA.to(values_KA.dtype), values_KA]
             else:
-                statistics_KS[:, column] = _min_p_logprobs(scaled_KV, target_K, share=argument(name))
+                parts.append(_min_p_logprobs(scaled_KV, target_K, share=argument(name))[:, None])
+        statistics_KS = torch.cat(parts, 1)
         ctx.save_for_backward(scaled_KV, normaliser_K, entropy_K, target_K)
         ctx.temperature, ctx.dtype = temperature, logits_KV.dtype
         ctx.mark_non_differentiable(statistics_KS)
@@ -243,6 +251,19 @@ def _min_p_logprobs(scaled_KV: torch.Tensor, target_K: torch.Tensor, *, share: f
     mass_K = scaled_KV.masked_fill(scaled_KV < floor_K1, -torch.inf).logsumexp(-1)
     value_K = scaled_KV.gather(-1, target_K[:, None])[:, 0]
     return torch.where(value_K >= floor_K1[:, 0], value_K - mass_K, -torch.inf)
+
+
+def _columns_of(statistics: Sequence[str], statistics_LS: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The statistics by name: one number each, but `top:K` has 2 K, and `distribution` the rest."""
+    columns: dict[str, torch.Tensor] = {}
+    widths = [2 * int(argument(name)) if name.startswith("top:") else 1 for name in statistics]
+    if "distribution" in statistics:
+        place = list(statistics).index("distribution")
+        widths[place] = statistics_LS.shape[1] - sum(widths) + 1
+    for name, column in zip(statistics, statistics_LS.split(widths, 1) if widths else (), strict=True):
+        is_number = not (name == "distribution" or name.startswith("top:"))
+        columns[name] = column[:, 0] if is_number else column
+    return columns
 
 
 @contextmanager

@@ -157,10 +157,9 @@ class DecodeBatch:
                     sequence.alternatives.append(row[: sequence.part.request.top_alternatives])
 
     def _end(self, sequence: Running) -> bool:
-        """Whether the last token ended the sequence; forced tokens never do, unless nothing may follow them."""
-        ids, stop = sequence.ids, self.sampling.stop
-        is_free = len(ids) > len(sequence.prefix)
-        if is_free and (ids[-1] in self.processor.eos_ids or completes_stop(ids, stop, self.processor)):
+        """Whether the last token ended the sequence; of forced tokens only the last one does."""
+        ids = sequence.ids
+        if len(ids) >= len(sequence.prefix) and is_complete(ids, self.sampling.stop, self.processor):
             sequence.finish_reason = "stop"
         elif len(ids) >= self.sampling.max_new_tokens:
             sequence.finish_reason = "length"
@@ -186,6 +185,11 @@ class DecodeBatch:
             keep_cache=True,
         )
         self._logits_RV = self.model.lm_head(run_decoder(self.model, inputs).last_hidden_state[:, -1])
+
+
+def is_complete(ids: Sequence[int], stops: Sequence[str], processor: FamilyProcessor) -> bool:
+    """Whether the last token is an end token, or completes a stop string: nothing may follow it."""
+    return bool(ids) and (ids[-1] in processor.eos_ids or completes_stop(ids, stops, processor))
 
 
 def completes_stop(ids: Sequence[int], stops: Sequence[str], processor: FamilyProcessor) -> bool:

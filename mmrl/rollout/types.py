@@ -37,7 +37,8 @@ class Request:
     """n completions of one prompt.
 
     prefix_ids: forced first tokens, one tuple per completion (empty: none forced). They count as completion tokens;
-        their behavior_logprobs are the policy's, and `Completion.num_forced` says how many there are.
+        their behavior_logprobs are the policy's, and `Completion.num_forced` says how many there are. An end token, or
+        a stop string, that is the last of them ends the completion; before it does not.
     seed: same seed, same prompt, same weights: same completions, whatever else is in the batch.
     top_alternatives: how many of the most likely tokens to report at each step (0: none).
     """

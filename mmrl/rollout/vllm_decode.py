@@ -17,7 +17,7 @@ import torch
 from mmrl.config.rollout_checks import VLLM_TEMPERATURES
 from mmrl.errors import EngineError
 from mmrl.models.families import FamilyProcessor
-from mmrl.rollout.hf_decode import completes_stop
+from mmrl.rollout.hf_decode import completes_stop, is_complete
 from mmrl.rollout.request_check import check_request
 from mmrl.rollout.sampling import derive_seed
 from mmrl.rollout.types import Completion, FinishReason, Group, Request, Sampling
@@ -104,10 +104,11 @@ class Decoding:
 
         vLLM reports log-probs of given tokens for the next one only, so every forced token is a part of one step after
         what is before it; the keys and values of the prefix are computed once and then used for sampling. Top-k, top-p
-        and min-p do not count: the tokens were not drawn.
+        and min-p do not count: the tokens were not drawn. A completion that is all forced has no part of its own.
         """
         prefixes = dict.fromkeys(prefix[: end + 1] for prefix in request.prefix_ids for end in range(len(prefix)))
-        parts: list[_Part] = [*prefixes, *range(request.n)]
+        open_ = [n for n in range(request.n) if not self._is_complete(request, n)]
+        parts: list[_Part] = [*prefixes, *open_]
         pending = _Pending(request, missing=len(parts))
         self._waiting.extend((pending, part) for part in parts)
 
@@ -179,9 +180,16 @@ class Decoding:
         completions = (self._completion(pending, n) for n in range(pending.request.n))
         return Group(pending.request, tuple(completions))
 
+    def _is_complete(self, request: Request, n: int) -> bool:
+        return is_complete(_prefix(request, n), request.sampling.stop, self._processor)
+
     def _completion(self, pending: _Pending, n: int) -> Completion:
-        request, output, prefix = pending.request, pending.outputs[n], _prefix(pending.request, n)
-        forced = (pending.scores[prefix[: end + 1]] for end in range(len(prefix)))
+        request, prefix = pending.request, _prefix(pending.request, n)
+        forced = tuple(pending.scores[prefix[: end + 1]] for end in range(len(prefix)))
+        if n not in pending.outputs:
+            text = self._processor.decode(prefix, skip_special_tokens=True)
+            return Completion(prefix, forced, "stop", text, self.policy_version, num_forced=len(prefix))
+        output = pending.outputs[n]
         free, reason = self._free_part(request.sampling, output, prefix)
         ids = (*prefix, *output.ids[:free])
         return Completion(

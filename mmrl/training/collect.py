@@ -23,13 +23,14 @@ from mmrl.data.prepare import Prepared
 from mmrl.data.rendered import RenderedPrompt
 from mmrl.errors import RewardError
 from mmrl.training import distributed
-from mmrl.training.columns import Decode, columns_of
+from mmrl.training.columns import Decode, columns_of, reported
+from mmrl.training.drawn import prompt_id
 from mmrl.training.metrics import means_over_ranks
 from mmrl.training.prompts import rank_share
-from mmrl.training.rollouts import ScoredRollouts, rollout_rows
+from mmrl.training.rollouts import ScoredRollouts, alternatives_of, rollout_rows
 from mmrl.training.runtime import Runtime
 from mmrl.training.second_round import SecondRound
-from mmrl.training.source import RolloutSource, Round, prompt_id
+from mmrl.training.source import RolloutSource, Round
 
 # Adds old, ref or entropy to a batch: (batch, prompts by prompt id, names) -> batch
 AddLogprobs = Callable[[RolloutBatch, Mapping[str, RenderedPrompt], frozenset[str]], RolloutBatch]
@@ -138,7 +139,8 @@ class Collector:
 
     def _batch(self, rolled: ScoredRollouts, *, number: int) -> RolloutBatch:
         decode = functools.partial(self.run.processor.decode, skip_special_tokens=True)
-        batch = as_batch(rolled, decode, step=number, total_steps=self.section.steps)
+        alternatives = alternatives_of(self.algorithm.reports)
+        batch = as_batch(rolled, decode, step=number, total_steps=self.section.steps, alternatives=alternatives)
         return replace(batch, policy_version=self.run.policy_version)
 
     def _second_round(self, drawn: Round) -> SecondRound:
@@ -175,10 +177,12 @@ def staleness(batch: RolloutBatch) -> dict[str, float]:
     return {"rollout/staleness": sum(ages) / len(ages), "rollout/staleness_max": float(max(ages))} if ages else {}
 
 
-def as_batch(rolled: ScoredRollouts, decode: Decode, *, step: int, total_steps: int) -> RolloutBatch:
+def as_batch(
+    rolled: ScoredRollouts, decode: Decode, *, step: int, total_steps: int, alternatives: int = 0
+) -> RolloutBatch:
     """The arrays the algorithm works on; groups are numbered in the order of their prompts.
 
-    decode: from token ids to the text that the rewards were given.
+    decode: from token ids to the text that the rewards were given. alternatives: reported for each token.
     """
     scores = rolled.scores
     rewards = Rewards(
@@ -189,8 +193,10 @@ def as_batch(rolled: ScoredRollouts, decode: Decode, *, step: int, total_steps: 
     )
     ids = [prompt_id(item) for item in rolled.prepared]
     batch = batch_from_groups(rolled.groups, ids, rewards=rewards, step=step, total_steps=total_steps)
-    completions = [completion.ids for group in rolled.groups for completion in group.completions]
-    meta = columns_of(scores.extras, scores.columns, completions, decode, width=batch.mask_NC.shape[1])
+    completions = [completion for group in rolled.groups for completion in group.completions]
+    ids_of = [completion.ids for completion in completions]
+    meta = columns_of(scores.extras, scores.columns, ids_of, decode, width=batch.mask_NC.shape[1])
+    meta |= reported(completions, alternatives=alternatives, width=batch.mask_NC.shape[1])
     samples = [rolled.prepared[group].sample for group in batch.gid_N.tolist()]
     names = {"task": tuple(s.task for s in samples), "dataset": tuple(s.dataset for s in samples)}
     return replace(batch, **names, meta=meta)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
+from mmrl.rollout.types import Completion
 from mmrl.scoring.columns import Column, is_spans
 
 Decode = Callable[[Sequence[int]], str]
@@ -43,6 +44,26 @@ def columns_of(
         meta[name] = _grid([[value for value, _ in row] for row in cells], width=width)
         meta[f"{name}.span"] = _grid([[number for _, number in row] for row in cells], width=width)
     return meta
+
+
+def reported(completions: Sequence[Completion], *, alternatives: int, width: int) -> dict[str, torch.Tensor]:
+    """What the engine was asked to report of each token: `rollout_entropy` (N, C), `alternatives` (N, C, 2 A).
+
+    alternatives: A. NaN behind a completion's last token, and where there were fewer alternatives.
+    """
+    columns = {}
+    if any(completion.entropy for completion in completions):
+        columns["rollout_entropy"] = _grid([completion.entropy for completion in completions], width=width)
+    if alternatives:
+        grid = torch.full((len(completions), width, 2 * alternatives), NAN, dtype=torch.float64)
+        for n, completion in enumerate(completions):
+            for t, row in enumerate(completion.alternatives):
+                grid[n, t, : len(row)] = torch.tensor([token for token, _ in row], dtype=torch.float64)
+                grid[n, t, alternatives : alternatives + len(row)] = torch.tensor(
+                    [value for _, value in row], dtype=torch.float64
+                )
+        columns["alternatives"] = grid
+    return columns
 
 
 def token_ends(ids: Sequence[int], decode: Decode) -> list[int]:

@@ -5,7 +5,7 @@ Each group goes to the rewards' workers when the engine is done with it, so they
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from mmrl.config.schema import RolloutSection
@@ -49,6 +49,7 @@ class RolloutSpec:
 
     n: completions of each prompt. seed: parts that, with the sample's id, make each request's seed.
     prefix_ids: for each prompt the forced first tokens of each completion; empty: none forced.
+    reports: what else completions say of each token: `entropy`, `alternatives:A` (mmrl.algorithms.hooks).
     progress: share of the stage's steps that are done, for rewards that change with it; 1 in validation.
     """
 
@@ -56,6 +57,7 @@ class RolloutSpec:
     sampling: Sampling
     seed: tuple[int | str, ...]
     prefix_ids: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    reports: frozenset[str] = frozenset()
     progress: float = 1.0
 
 
@@ -91,9 +93,16 @@ def requests_for(prepared: Sequence[Prepared], spec: RolloutSpec) -> list[Reques
             sampling=spec.sampling,
             seed=derive_seed(*spec.seed, item.sample.dataset, item.sample.sample_id, numbers[index]),
             prefix_ids=spec.prefix_ids[index] if spec.prefix_ids else (),
+            want_entropy="entropy" in spec.reports,
+            top_alternatives=alternatives_of(spec.reports),
         )
         for index, item in enumerate(prepared)
     ]
+
+
+def alternatives_of(reports: Collection[str]) -> int:
+    """How many alternatives of each token are reported: the most that a plug-in asks for; 0: none."""
+    return max((int(name.partition(":")[2]) for name in reports if name.startswith("alternatives:")), default=0)
 
 
 def generated(

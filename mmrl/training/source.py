@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from mmrl.data.prepare import Prepared
 from mmrl.rollout.sampling import derive_seed
 from mmrl.rollout.types import Request
 from mmrl.training import distributed
+from mmrl.training.drawn import Drawn, prompt_id
 from mmrl.training.prompts import next_prompts, rank_share
 from mmrl.training.rollouts import (
     Rollouts,
@@ -40,10 +41,11 @@ from mmrl.training.schedule import checkpoint_due, validation_due
 
 @dataclass(frozen=True)
 class Round:
-    """This rank's prompts of a round, and their completions where these were sampled ahead."""
+    """This rank's prompts of a round, what is asked for them, and their completions where these were sampled ahead."""
 
     prepared: tuple[Prepared, ...]
     seed: tuple[int, int]
+    requests: tuple[Request, ...]
     rollouts: Rollouts | None = None
 
 
@@ -81,7 +83,7 @@ class RolloutSource:
     def sample(self, drawn: Round) -> ScoredRollouts:
         """The scored completions of a round. Its engine must be sampling, unless they are there already."""
         progress = self.progress(drawn.seed[0])
-        rollouts = drawn.rollouts or generated(self.run, drawn.prepared, self.requests(drawn), progress=progress)
+        rollouts = drawn.rollouts or generated(self.run, drawn.prepared, drawn.requests, progress=progress)
         return scored(self.run, rollouts)
 
     def sampling(self, drawn: Round) -> AbstractContextManager[Any]:
@@ -96,11 +98,10 @@ class RolloutSource:
             return
         loader_state = self.loader.state_dict()
         drawn = self._draw(rank_share(self.section.prompts_per_step), seed=(number, 0))
-        requests = distributed.together(lambda: self.requests(drawn))
         awake = ExitStack()
         awake.enter_context(self.run.sampling())
         progress = self.progress(number)
-        rollouts = self.run.background.submit(generated, self.run, drawn.prepared, requests, progress=progress)
+        rollouts = self.run.background.submit(generated, self.run, drawn.prepared, drawn.requests, progress=progress)
         self._ahead = _Ahead(drawn, rollouts, loader_state, awake)
 
     def loader_state(self) -> dict[str, Any]:
@@ -111,17 +112,6 @@ class RolloutSource:
         """The share of the stage's steps that are done when step `number` begins."""
         return number / self.section.steps
 
-    def requests(self, drawn: Round) -> list[Request]:
-        """What is asked of the engine for a round."""
-        rollout = self.run.config.rollout
-        names = [prompt_id(item) for item in drawn.prepared]
-        spec = RolloutSpec(
-            n=tuple(self.algorithm.budget(names, rollout.group_size).tolist()),
-            sampling=sampling_of(rollout),
-            seed=(self.run.config.seed, self.section.name, *drawn.seed),
-        )
-        return requests_for(drawn.prepared, spec)
-
     def _goes_on(self, number: int) -> bool:
         """Whether step `number` may be sampled during the one before it: nothing is under way at checkpoints, and the
         engine is free for validations.
@@ -131,8 +121,22 @@ class RolloutSource:
         return config.rollout.steps_ahead > 0 and not pauses
 
     def _draw(self, groups: int, *, seed: tuple[int, int]) -> Round:
-        prepared = next_prompts(self.run, self.section, self.loader, count=groups)
-        return Round(tuple(self._choose(prepared, seed=seed)), seed)
+        prepared = self._choose(next_prompts(self.run, self.section, self.loader, count=groups), seed=seed)
+        return Round(tuple(prepared), seed, tuple(self._requests(prepared, seed=seed)))
+
+    def _requests(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> list[Request]:
+        """What is asked of the engine for the prompts of a round. Called by all processes together."""
+        rollout, names = self.run.config.rollout, [prompt_id(item) for item in prepared]
+        n = distributed.together(lambda: tuple(self.algorithm.budget(names, rollout.group_size).tolist()))
+        drawn = Drawn(self.run, tuple(prepared), n, seed=(self.run.config.seed, self.section.name, *seed))
+        spec = RolloutSpec(
+            n=n,
+            sampling=sampling_of(rollout),
+            seed=drawn.seed,
+            prefix_ids=self.algorithm.prefixes(drawn),
+            reports=self.algorithm.reports,
+        )
+        return requests_for(prepared, spec)
 
     def _choose(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> list[Prepared]:
         generator = torch.Generator().manual_seed(derive_seed(self.run.config.seed, self.section.name, *seed))
@@ -143,9 +147,4 @@ class RolloutSource:
         ahead, self._ahead = self._ahead, None
         rollouts = ahead.rollouts.result()
         ahead.awake.close()
-        return Round(ahead.round.prepared, ahead.round.seed, rollouts)
-
-
-def prompt_id(item: Prepared) -> str:
-    """Names a prompt over epochs and datasets: the key of all per-prompt state."""
-    return f"{item.sample.dataset}/{item.sample.sample_id}"
+        return replace(ahead.round, rollouts=rollouts)

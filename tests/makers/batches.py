@@ -36,6 +36,8 @@ def widened(batch: RolloutBatch, extra: int) -> RolloutBatch:
     grids = {item.name: getattr(batch, item.name) for item in fields(batch) if item.name.endswith("_NC")}
     padded = {name: torch.nn.functional.pad(grid, (0, extra)) for name, grid in grids.items() if grid is not None}
     meta = {
-        name: torch.nn.functional.pad(column, (0, extra)) for name, column in batch.meta.items() if column.dim() == 2
+        name: torch.nn.functional.pad(column, (*[0, 0] * (column.dim() - 2), 0, extra))
+        for name, column in batch.meta.items()
+        if column.dim() > 1
     }
     return replace(batch, **padded, meta={**batch.meta, **meta})

@@ -108,11 +108,18 @@ def batch_for(
         dataset=("d",) * len(LENGTHS),
         meta={
             "greedy_reward": torch.full((len(LENGTHS),), 0.4),
-            **{name: grid(-3.0, -1.0) for name in sorted(requests)},
+            **{name: grid(-3.0, -1.0) for name in sorted(requests) if not name.startswith("top:")},
+            **{name: _most_likely(ids_NC, rollout_NC) for name in sorted(requests) if name.startswith("top:")},
         },
         step=seed,
         total_steps=10,
     )
+
+
+def _most_likely(ids_NC: torch.Tensor, logprobs_NC: torch.Tensor) -> torch.Tensor:
+    """(N, C, 4) as of `top:2`: both tokens of the vocabulary."""
+    other_NC = torch.log1p(-logprobs_NC.exp().clamp(max=0.99))
+    return torch.stack([ids_NC, 1 - ids_NC, logprobs_NC, other_NC], -1)
 
 
 def policy_for(batch: RolloutBatch, *, seed: int = 1) -> torch.Tensor:

@@ -14,7 +14,18 @@ from mmrl.models.packing import group_row, pack
 from mmrl.training.step import LogprobSettings, logprob_pass
 
 BANNED = (3, 17, 200)
-REQUESTS = ("entropy", "hidden:0", "hidden:1", "mean_logprob", "min_p:0", "min_p:0.02", "min_p:0.9")
+REQUESTS = (
+    "entropy",
+    "hidden:0",
+    "hidden:1",
+    "mean_logprob",
+    "min_p:0",
+    "min_p:0.02",
+    "min_p:0.9",
+    "top:3",
+    "distribution",
+    "top:1",
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +67,11 @@ def test_the_statistics_are_those_of_the_full_logits(vlm, chunk):
         torch.testing.assert_close(result.extra[f"min_p:{share:g}"], expected_L, atol=1e-5, rtol=0)
     assert result.extra["min_p:0.9"].isinf().any()
     torch.testing.assert_close(result.extra["min_p:0"], result.logprobs_L, atol=1e-6, rtol=0)
+    torch.testing.assert_close(result.extra["distribution"], logprobs_LV, atol=1e-5, rtol=0)
+    for count in (1, 3):
+        ids_LA, values_LA = result.extra[f"top:{count}"].chunk(2, dim=1)
+        torch.testing.assert_close(values_LA, logprobs_LV.topk(count).values, atol=1e-5, rtol=0)
+        torch.testing.assert_close(logprobs_LV.gather(1, ids_LA.long()), values_LA, atol=1e-5, rtol=0)
 
 
 @torch.no_grad()
@@ -105,6 +121,9 @@ def test_a_pass_leaves_what_was_asked_on_the_grid_of_completions(vlm):
     assert {name: tuple(grid.shape) for name, grid in extra.items() if grid.dim() == 3} == {
         "hidden:0": (3, 6, width),
         "hidden:1": (3, 6, width),
+        "top:3": (3, 6, 6),
+        "top:1": (3, 6, 2),
+        "distribution": (3, 6, vlm.model.lm_head.weight.shape[0]),
     }
     for grid in (logprobs_NC, *extra.values()):
         assert (grid[0, 5:] == 0).all()
@@ -115,4 +134,6 @@ def test_a_pass_leaves_what_was_asked_on_the_grid_of_completions(vlm):
 
 def test_names_of_requests():
     assert all(map(is_request, REQUESTS))
-    assert not any(map(is_request, ("old", "ref", "min_p", "hidden:1.5", "min_p:x", "value:1", "")))
+    assert not any(
+        map(is_request, ("old", "ref", "min_p", "hidden:1.5", "min_p:x", "value:1", "", "top", "top:0", "top:1.5"))
+    )

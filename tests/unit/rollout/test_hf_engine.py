@@ -173,6 +173,19 @@ def test_an_end_token_inside_a_prefix_does_not_end_the_completion():
     assert len(group.completions[0].ids) == 3
 
 
+def test_an_end_token_or_stop_string_that_is_last_in_a_prefix_ends_the_completion():
+    vlm = tiny_vlm("qwen2_5_vl")
+    end, word = vlm.processor.eos_ids[0], tuple(vlm.processor.encode_text("left"))
+    prefixes, sampling = ((5, end), word, (end, 5, 6), ()), Sampling(max_new_tokens=4, stop=("left",))
+    [request] = requests_for([vlm.prompt([1])], n=4, prefix_ids=prefixes, sampling=sampling)
+    [group] = engine_of(vlm).generate([request])
+
+    assert [c.ids for c in group.completions[:2]] == [(5, end), word]
+    assert [c.finish_reason for c in group.completions[:2]] == ["stop", "stop"]
+    assert [len(c.behavior_logprobs) for c in group.completions] == [len(c.ids) for c in group.completions]
+    assert group.completions[2].ids[:3] == (end, 5, 6) and len(group.completions[2].ids) == 4
+
+
 def test_end_token_and_length_give_their_finish_reason():
     vlm = tiny_vlm("qwen2_5_vl")
     sampling = Sampling(max_new_tokens=400, temperature=50.0)

@@ -171,6 +171,19 @@ def test_an_end_token_in_a_prefix_does_not_end_and_a_full_prefix_does(opened):
     assert_agrees(vlm, [group], temperature=1.0)
 
 
+def test_a_completion_that_is_all_forced_is_not_sampled(opened):
+    vlm, engine = opened
+    end, word = vlm.processor.eos_ids[0], tuple(vlm.processor.encode_text("left"))
+    sampling = Sampling(max_new_tokens=4, stop=("left",))
+    [request] = requests_for([vlm.prompt([1])], n=3, prefix_ids=((5, end), word, (5,)), sampling=sampling)
+    [ours], [reference] = answers(engine, [request]), answers(HfEngine(vlm.model, vlm.processor), [request])
+
+    for mine, expected in zip(ours.completions[:2], reference.completions, strict=False):
+        assert (mine.ids, mine.text, mine.finish_reason) == (expected.ids, expected.text, "stop")
+        assert mine.behavior_logprobs == pytest.approx(expected.behavior_logprobs, abs=TOLERANCE)
+    assert ours.completions[2].ids[0] == 5
+
+
 def test_end_token_and_length_give_their_finish_reason(opened):
     vlm, engine = opened
     sampling = Sampling(max_new_tokens=150, temperature=2.0)

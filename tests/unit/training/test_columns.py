@@ -18,7 +18,7 @@ from mmrl.rollout.types import Completion, Group
 from mmrl.scoring.columns import read_column
 from mmrl.scoring.router import Router
 from mmrl.training.collect import as_batch
-from mmrl.training.columns import token_ends
+from mmrl.training.columns import reported, token_ends
 from mmrl.training.rollouts import ScoredRollouts
 
 PIECES = {1: b"ab", 2: b" cde", 3: b" f", 4: b"", 5: b"\xc3", 6: b"\xa9"}
@@ -105,3 +105,21 @@ def test_steps_of_an_answer_are_spans_for_srl():
         [(sample, ["a = 2\n\nb = 3"])]
     )
     assert scores.columns == ({"step_similarity.step": ((0.0, 5.0, 1.0), (7.0, 12.0, 0.8))},)
+
+
+def test_what_the_engine_reports_of_tokens():
+    nan = float("nan")
+    first = Completion(
+        (5, 6), (-1.0, -2.0), "stop", "ab", 0, entropy=(0.5, 0.25), alternatives=(((5, -1.0), (7, -1.5)),) * 2
+    )
+    second = Completion((6,), (-2.0,), "stop", "b", 0, entropy=(1.0,), alternatives=(((8, -0.5),),))
+    columns = reported([first, second], alternatives=2, width=3)
+    torch.testing.assert_close(
+        columns["rollout_entropy"], torch.tensor([[0.5, 0.25, nan], [1.0, nan, nan]]).double(), equal_nan=True
+    )
+    assert columns["alternatives"].shape == (2, 3, 4)
+    torch.testing.assert_close(
+        columns["alternatives"][:, 0], torch.tensor([[5, 7, -1.0, -1.5], [8, nan, -0.5, nan]]).double(), equal_nan=True
+    )
+    assert columns["alternatives"][1, 1:].isnan().all()
+    assert reported([Completion((5,), (-1.0,), "stop", "a", 0)], alternatives=0, width=1) == {}
