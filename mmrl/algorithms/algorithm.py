@@ -127,6 +127,11 @@ class Algorithm:
     def _single(self, hook: str) -> Callable[..., Any] | None:
         return next(iter(chain(self.plugins, hook)), None)
 
+    @property
+    def draw(self) -> Callable[..., Sequence[int]] | None:
+        """(pool, count, chance) -> row numbers, of a mmrl.data.pool.Pool; None: the loader's own order."""
+        return self._single("draw")
+
     def sampler(self, prompt_ids: Sequence[str], generator: torch.Generator) -> torch.Tensor:
         """Indices (P,) of the prompts to use, in order. prompt_ids: sample ids of the loader's next prompts."""
         hook = self._single("sampler")

@@ -2,6 +2,7 @@
 
 A step runs the hooks in this order; each has an identity default, so without plug-ins the algorithm is GRPO.
 
+    draw(pool, count, chance) -> row numbers           which rows of the dataset come next           the loader's order
     sampler(prompt_ids, generator) -> index_P          which of the loader's prompts to use          all, in order
     budget(prompt_ids, group_size) -> n_P              completions per prompt                        group_size
     prefixes(drawn, n_P) -> ids per completion, or ()  forced first tokens of the first round        none
@@ -51,6 +52,7 @@ from mmrl.errors import ConfigError, PluginError, did_you_mean
 from mmrl.plugins import check_options, resolve_module
 
 HOOKS = (
+    "draw",
     "sampler",
     "budget",
     "prefixes",
@@ -66,7 +68,7 @@ HOOKS = (
     "aggregate",
     "on_step_end",
 )
-SINGLE_HOOKS = ("sampler", "budget", "prefixes", "advantage", "policy_loss", "aggregate")
+SINGLE_HOOKS = ("draw", "sampler", "budget", "prefixes", "advantage", "policy_loss", "aggregate")
 NEEDS = ("old", "ref")
 REQUESTS = (*PLAIN, *(f"{name}:<0 to 1>" for name in PARAMETRIC), *(f"{name}:<number>" for name in COUNTED))
 _KNOWN = ", ".join((*NEEDS, *REQUESTS))

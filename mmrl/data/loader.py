@@ -11,22 +11,29 @@ Mixtures (D datasets):
               batch size x share samples of it wherever that is a whole number, and never drifts from it otherwise
 In all three a dataset (for concat: the union) is gone through completely before it is shuffled anew; batches go on
 over the end of an epoch, so no row is dropped and a batch may be larger than the data.
+
+A plug-in with the hook `draw` chooses the rows in place of all this (`draw_by`); it may ask for the order above.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+import random
+from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mmrl.config.schema import DataSection
+from mmrl.data.pool import Pool
 from mmrl.data.readers import SampleSet, read_datasets
 from mmrl.data.sample import Sample
 from mmrl.data.skipped import SkippedLog
-from mmrl.errors import CheckpointError, DataError
+from mmrl.errors import CheckpointError, DataError, PluginError
+
+Draw = Callable[[Pool, int, random.Random], Sequence[int]]
 
 
 def build_loader(
@@ -80,6 +87,18 @@ class Loader:
         self._mixture, self._shuffle, self._seed = mixture, shuffle, seed
         self._taken = [0] * len(kept)
         self._orders: dict[int, tuple[int, np.ndarray]] = {}
+        self._starts = [0, *accumulate(len(part) for part in self._sets)]
+        self._pool = Pool(SampleSet.concat(self._sets), lambda count: [self._next_row() for _ in range(count)])
+        self._draw_rows: Draw | None = None
+        self._drawn = 0  # rows that the hook chose
+
+    def draw_by(self, draw: Draw) -> None:
+        """Let a hook choose the rows from now on: (pool, count, chance) -> `count` row numbers."""
+        self._draw_rows = draw
+
+    def at(self, progress: float) -> None:
+        """Say which share of the stage's steps is done, for the hook."""
+        self._pool.progress = progress
 
     def __len__(self) -> int:
         """Rows of all datasets: the samples of one epoch of `concat`."""
@@ -88,17 +107,18 @@ class Loader:
     @property
     def epoch(self) -> float:
         """Passes over the data so far: samples handed out / rows."""
-        return sum(self._taken) / len(self)
+        return (self._drawn if self._draw_rows else sum(self._taken)) / len(self)
 
     def next(self, n: int) -> list[Sample]:
         """The next n samples. Raises what reading a row raises (a file that changed underneath)."""
-        return [self._draw() for _ in range(n)]
+        return self._pool.read(self._pool.own_order(n) if self._draw_rows is None else self._chosen(n, self._draw_rows))
 
     def state_dict(self) -> dict[str, Any]:
         """JSON-able: the seed, and samples taken and rows of each set (epoch = taken // rows)."""
         names = ["+".join(part.names) for part in self._sets]
         rows = [len(part) for part in self._sets]
-        return {"seed": self._seed, "sets": names, "rows": rows, "taken": list(self._taken)}
+        state = {"seed": self._seed, "sets": names, "rows": rows, "taken": list(self._taken)}
+        return state if self._draw_rows is None else {**state, "drawn": self._drawn}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue after the samples that were taken. CheckpointError when the data are not those of the state."""
@@ -109,15 +129,25 @@ class Loader:
                 f"the training data changed since the checkpoint ({'; '.join(changed)}), so the run cannot continue "
                 "where it was; restore the data, or start a new run from the checkpoint's model"
             )
-        self._seed, self._taken = state["seed"], list(state["taken"])
+        self._seed, self._taken, self._drawn = state["seed"], list(state["taken"]), state.get("drawn", 0)
         self._orders.clear()
 
-    def _draw(self) -> Sample:
+    def _chosen(self, count: int, draw: Draw) -> list[int]:
+        """What a hook draws. PluginError for another number of rows, or for a row that is not there."""
+        rows = [int(row) for row in draw(self._pool, count, random.Random(f"{self._seed}/draw/{self._drawn}"))]
+        if len(rows) != count or not all(0 <= row < len(self) for row in rows):
+            raise PluginError(
+                f"the hook 'draw' was asked for {count} rows below {len(self)} and returned {rows!r:.200}"
+            )
+        self._drawn += count
+        return rows
+
+    def _next_row(self) -> int:
         number = self._choose()
         part, taken = self._sets[number], self._taken[number]
         self._taken[number] += 1
         epoch, position = divmod(taken, len(part))
-        return part[int(self._order(number, epoch)[position])]
+        return self._starts[number] + int(self._order(number, epoch)[position])
 
     def _choose(self) -> int:
         """The set that the next sample comes from."""

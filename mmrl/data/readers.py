@@ -95,6 +95,16 @@ class SampleSet(Sequence[Sample]):
             counts.update({dataset.task_names[c]: int(n) for c, n in zip(codes, sizes, strict=True)})
         return counts
 
+    def task_codes(self) -> tuple[tuple[str, ...], np.ndarray]:
+        """Names of tasks, and for each row which of them it has, int16."""
+        names: dict[str, int] = {}
+        code_N = np.zeros(len(self), dtype=np.int16)
+        for number, dataset in enumerate(self._datasets):
+            codes = np.array([names.setdefault(name, len(names)) for name in dataset.task_names], dtype=np.int16)
+            here_N = self._dataset_N == number
+            code_N[here_N] = codes[dataset.task_N[self._index_N[here_N]]]
+        return tuple(names), code_N
+
     def first_of_budgets(self) -> dict[str, Sample]:
         """Budget classes of the media in the data files, each with the first good row that has one."""
         return {name: part.sample(row) for part in reversed(self._datasets) for name, row in part.budgets.items()}

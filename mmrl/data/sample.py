@@ -122,6 +122,11 @@ class Sample:
     progress: float = 1.0
 
     @property
+    def prompt_id(self) -> str:
+        """Names the prompt over epochs and datasets: the key of all per-prompt state."""
+        return f"{self.dataset}/{self.sample_id}"
+
+    @property
     def where(self) -> str:
         """How error messages name this sample: `train.jsonl:381 (id=geo-17)`."""
         return f"{self.origin} (id={self.sample_id})" if self.origin else f"id={self.sample_id}"

@@ -68,6 +68,8 @@ class RolloutSource:
     def __init__(self, run: Runtime, section: StageSection, loader: Loader, algorithm: Algorithm) -> None:
         self.run, self.section, self.loader, self.algorithm = run, section, loader, algorithm
         self._ahead: _Ahead | None = None
+        if algorithm.draw is not None:
+            loader.draw_by(algorithm.draw)
 
     def next_round(self, groups: int, *, seed: tuple[int, int]) -> Round:
         """The prompts of a round, at most `groups` for this rank. seed: number of the step, and of the round in it.
@@ -121,6 +123,7 @@ class RolloutSource:
         return config.rollout.steps_ahead > 0 and not pauses
 
     def _draw(self, groups: int, *, seed: tuple[int, int]) -> Round:
+        self.loader.at(self.progress(seed[0]))
         prepared = self._choose(next_prompts(self.run, self.section, self.loader, count=groups), seed=seed)
         return Round(tuple(prepared), seed, tuple(self._requests(prepared, seed=seed)))
 
