@@ -210,6 +210,18 @@ class PixelCache:
                 return
             yield item
 
+    def build(self, request: Request, opener: Opener) -> MediaEntry | MediaError:
+        """Open and store one medium, all but the opening in the calling thread; the opener opens nothing else."""
+        started = time.perf_counter()
+        try:
+            ((_, opened),) = opener.open_many([request.job])
+            return opened if isinstance(opened, MediaError) else self._store(request, opened)
+        except MediaError as error:
+            return error
+        finally:
+            self._metrics.seconds_build += time.perf_counter() - started
+            self._sync()
+
     def remove_stale_temporaries(self, *, older_than_s: float = 600.0) -> int:
         """Remove what writers that were killed left behind; a living writer's file is never that old. Returns bytes."""
         freed = 0

@@ -89,7 +89,7 @@ class Openers:
         if not hasattr(self._own, "opener"):
             self._own.opener = MediaOpener(self.video, workers=1)
             self._openers.append(self._own.opener)
-        ((_, found),) = cache.build_many([request], self._own.opener)
+        found = cache.build(request, self._own.opener)
         if isinstance(found, LateMediaError):
             self._late[request.key] = found
         return found

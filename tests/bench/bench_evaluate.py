@@ -101,10 +101,11 @@ class Timed:
 
 
 class Hf:
-    """A tiny model in this process. Clips are long for what is shown of them, so that opening takes as long."""
+    """A tiny model in this process. Clips are long and wide for what is shown of them: opening takes what it takes with
+    the usual budgets, and a tiny model can answer meanwhile."""
 
-    name, workers, clips = "hf", 1, 60
-    spec = ClipSpec(frames=300, fps=10, width=640, height=360)
+    name, workers, clips = "hf", 1, 40
+    spec = ClipSpec(frames=150, fps=5, width=1280, height=720)
     budgets = MappingProxyType({"video": BudgetClass(**SMALL, max_frames=8), "image": BudgetClass(**SMALL)})
 
     def __init__(self) -> None:
@@ -145,7 +146,7 @@ def overlap(folder: Path, engine: Timed | Hf, *, short: bool) -> str:
 def media_questions(folder: Path, spec: ClipSpec, *, clips: int) -> list[list[Sample]]:
     """Of clips, of as many pictures, and of a tenth as many other pictures; all differ."""
     films = [write_clip(folder / f"{n}.mp4", ClipSpec(**{**vars(spec), "first": n})) for n in range(clips)]
-    pictures = [write_picture(folder / f"{n}.png", n, size=(640, 480)) for n in range(clips + max(1, clips // 10))]
+    pictures = [write_picture(folder / f"{n}.png", n, size=(1280, 960)) for n in range(clips + max(1, clips // 10))]
     return [
         [question(f"c{n}", MediaRef("video", path), name="clips") for n, path in enumerate(films)],
         [question(f"p{n}", MediaRef("image", path), name="pictures") for n, path in enumerate(pictures[:clips])],
