@@ -175,9 +175,18 @@ def concatenate(batches: Sequence[RolloutBatch]) -> RolloutBatch:
 
 
 def _joined_column(batches: Sequence[RolloutBatch], name: str) -> torch.Tensor:
-    """A column of all rows: where a batch has none, and behind the narrower ones, NaN, or 0 in what a pass computed."""
-    known = next(batch.meta[name] for batch in batches if name in batch.meta)
-    width = max([batch.meta[name].shape[1] for batch in batches if name in batch.meta]) if known.dim() > 1 else None
+    """A column of all rows: where a batch has none, and behind the narrower ones, NaN, or 0 in what a pass computed.
+
+    One with a cell for each token gets as many as the joined rows have, though the longest of them may lack it.
+    """
+    having = [batch for batch in batches if name in batch.meta]
+    known, width = having[0].meta[name], None
+    if known.dim() > 1:
+        is_of_tokens = all(batch.meta[name].shape[1] == batch.mask_NC.shape[1] for batch in having)
+        width = max(
+            batch.mask_NC.shape[1] if is_of_tokens else batch.meta[name].shape[1]
+            for batch in (batches if is_of_tokens else having)
+        )
     fill = torch.nan if known.is_floating_point() and not is_request(name) else 0
     parts = []
     for batch in batches:

@@ -92,3 +92,14 @@ def test_concatenate_with_a_batch_that_lost_all_its_rows():  # fault 66: a round
     assert len(first) == 0
     assert concatenate([first, make_batch([3, 1])]).length_N.tolist() == [3, 1]
     assert concatenate([first]).gid_N.tolist() == []
+
+
+def test_a_column_of_tokens_is_as_wide_as_the_joined_rows_though_the_longest_lack_it():
+    of_tokens = make_batch([2, 1], meta={"c": torch.tensor([[1.0, 2.0], [3.0, torch.nan]])})
+    steps = make_batch([2, 1], meta={"c": torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])})
+    assert concatenate([make_batch([4]), of_tokens]).meta["c"].nan_to_num(-1).tolist() == [
+        [-1, -1, -1, -1],
+        [1, 2, -1, -1],
+        [3, -1, -1, -1],
+    ]
+    assert concatenate([make_batch([4]), steps]).meta["c"].shape == (3, 3)
