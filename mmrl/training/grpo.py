@@ -139,12 +139,14 @@ class GrpoStage:
         return batch
 
     def _rows(self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt]) -> list[Row]:
-        """Packed rows of the batch: a group shares its prompt where configuration and family allow."""
+        """Packed rows of the batch: rows of a group with one prompt share it where configuration and family allow."""
         train, rows = self.run.config.train, []
         lengths = batch.length_N.tolist()
-        for gid in batch.gid_N.unique().tolist():
-            members = (batch.gid_N == gid).nonzero().flatten().tolist()
-            prompt = prompts[batch.prompt_id[members[0]]]
+        members_of: dict[tuple[int, str], list[int]] = {}
+        for n, key in enumerate(zip(batch.gid_N.tolist(), batch.prompt_id, strict=True)):
+            members_of.setdefault(key, []).append(n)
+        for (_, name), members in sorted(members_of.items()):
+            prompt = prompts[name]
             completions = [batch.ids_NC[n, : lengths[n]].tolist() for n in members]
             if train.shared_prefix and self.run.processor.family.shares_prefix:
                 rows += group_rows(prompt, completions, members, max_tokens=train.micro_batch_tokens)
