@@ -24,6 +24,7 @@ from mmrl.commands.benchmarks import benchmarks_app
 from mmrl.commands.cache import cache_app
 from mmrl.commands.interrupt import told_of_interrupt
 from mmrl.commands.make_tasks_options import MAKE_TASKS_EXAMPLES, make_tasks
+from mmrl.commands.mixture import mixture_app
 from mmrl.commands.options import DEFAULT_CACHE, AsJson, Config, Overrides, example
 from mmrl.commands.weights_options import COMPARE_WEIGHTS_EXAMPLES, MERGE_EXAMPLES, compare_weights, merge
 from mmrl.errors import EchoedError, MmrlError
@@ -39,6 +40,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # rich help pages cost 0.3 s of imports
 )
 app.add_typer(cache_app, name="cache")
+app.add_typer(mixture_app, name="mixture")
 app.add_typer(benchmarks_app)
 
 
