@@ -204,10 +204,11 @@ def _key_path(loc: Sequence[Key], tree: Node) -> Loc | None:
     for key in loc:
         here = tree.at(path)
         of_scalar = str(key) in ("str", "bool") or str(key).startswith("literal[")
-        of_mapping = str(key).startswith("dict[") or str(key).endswith("Section")
-        if here.child(key) is not None or not (of_scalar or of_mapping):
+        of_list = str(key).startswith(("tuple[", "list["))
+        of_mapping = str(key).startswith("dict[") or str(key).rstrip("]").endswith("Section")  # function-after[.., X]
+        if here.child(key) is not None or not (of_scalar or of_list or of_mapping):
             path.append(key)
-        elif isinstance(here.value, dict) == of_scalar:
+        elif not of_list and isinstance(here.value, dict) == of_scalar:
             return None
     return tuple(path)
 

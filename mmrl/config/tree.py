@@ -39,8 +39,16 @@ _CORE_SCALARS = (
 )
 
 
+# Values that a file may stand for by aliases. Without any it never has more values than characters.
+_MOST_VALUES = 100_000
+
+
 class _CoreLoader(yaml.SafeLoader):
     yaml_implicit_resolvers = {}  # noqa: RUF012 (PyYAML's own class attribute; replaced, not shared)
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.values_left = max(_MOST_VALUES, len(text))
 
 
 class CoreDumper(yaml.SafeDumper):
@@ -185,6 +193,9 @@ def _convert(node: yaml.Node, *, origin: Origin, loader: _CoreLoader, open_nodes
     at = _origin_at(origin, node.start_mark)
     if node in open_nodes:
         raise ConfigError(f"{at}: an alias contains itself")
+    loader.values_left -= 1
+    if loader.values_left < 0:
+        raise ConfigError(f"{at}: aliases (*name) of aliases stand for too many values; write out what is meant")
     inner = (*open_nodes, node)
     if isinstance(node, yaml.SequenceNode):
         return Node([_convert(n, origin=origin, loader=loader, open_nodes=inner) for n in node.value], at)

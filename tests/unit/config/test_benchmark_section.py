@@ -1,8 +1,12 @@
 """What a benchmark's task file may say of its averages."""
 
+import json
+
 import pytest
 
 from mmrl.config.benchmark_section import BenchmarkSection
+from mmrl.config.load import read_section
+from mmrl.errors import ConfigError
 
 
 def section(**keys: object) -> BenchmarkSection:
@@ -37,3 +41,44 @@ def test_averages_are_listed_with_the_columns_that_they_read():
 def test_keys_that_do_not_go_together_are_refused(keys, said):
     with pytest.raises(ValueError, match=said):
         section(**keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (
+            {"score": [{"rewrd": "choice"}]},
+            [
+                "task.yaml:1: key 'score.0.reward' is missing; it has no default",
+                "task.yaml:1: key 'score.0.rewrd' is unknown; did you mean 'score.0.reward'?",
+            ],
+        ),
+        (
+            {"score": {"reward": "choice"}},
+            [
+                'task.yaml:1: key \'score\' should be a list, as in [a, b], not {"reward": "choice"}',
+                "task.yaml:1: key 'score.reward' should be a list, as in [a, b], not \"choice\"",
+            ],
+        ),
+        ({"score": "choice"}, ["task.yaml:1: key 'score' should be a list, as in [a, b], not \"choice\""]),
+        (
+            {"average": {"grups": "k"}},
+            ["task.yaml:1: key 'average.grups' is unknown; did you mean 'average.groups'?"],
+        ),
+        (
+            {"also": {"a": {"grups": "k"}}},
+            ["task.yaml:1: key 'also.a.grups' is unknown; did you mean 'also.a.groups'?"],
+        ),
+        (
+            {"average": {"groups": {"k": 1}}},
+            ["task.yaml:1: key 'average.groups' should be a list, as in [a, b], not {\"k\": 1}"],
+        ),
+    ],
+)
+def test_keys_of_one_form_or_another_are_named_as_they_are_written(tmp_path, monkeypatch, keys, said):
+    facts = {"data": {"path": "x.jsonl"}, "score": [{"reward": "choice"}], "provenance": {"source": "made"}}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "task.yaml").write_text(json.dumps(facts | keys))
+    with pytest.raises(ConfigError) as error:
+        read_section(tmp_path / "task.yaml", BenchmarkSection)
+    assert str(error.value).splitlines() == said

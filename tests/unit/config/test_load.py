@@ -14,6 +14,7 @@ from mmrl.config.schema import CardSection, RunConfig
 from mmrl.errors import ConfigError
 
 MINIMAL = "model: {path: m}\n"
+ALIASES_OF_ALIASES = "a0: &a0 x\n" + "".join(f"a{n + 1}: &a{n + 1} [{10 * f'*a{n}, '}]\n" for n in range(9))
 
 
 def write(path: Path, text: str) -> Path:
@@ -365,6 +366,7 @@ def test_import_is_light():
         (MINIMAL + "log: {console: yes}\n", "a.yaml:2: key 'log.console' should be true or false, not \"yes\""),
         (MINIMAL + "seed: " + 5000 * "9", "a.yaml:2: a number of 5000 digits; put text in quotes"),
         (3000 * "[", "a.yaml:1: brackets are nested too deeply"),
+        (ALIASES_OF_ALIASES, "a.yaml:1: aliases (*name) of aliases stand for too many values"),
     ],
 )
 def test_types_are_named_in_the_words_of_a_yaml_writer(text, message):
