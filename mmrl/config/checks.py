@@ -31,6 +31,7 @@ from mmrl.errors import ConfigError, PluginError, did_you_mean
 from mmrl.plugins import find_plugin
 
 Problems = Iterator[str]
+SCORED_KINDS = ("grpo", "sample")  # stages whose completions are scored
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
@@ -156,27 +157,42 @@ def check_stages(run: Located) -> Problems:
             fact = f"stage {stage.name!r} has no data: neither '{key}.data.train' nor 'data.train' lists a dataset"
             yield run.at(key, f"{fact}; add one")
         yield from _unused_sections(run, key, stage)
+        yield from _source_problems(run, i)
 
 
 def _unused_sections(run: Located, key: str, stage: StageSection) -> Problems:
     """Sections of a stage that belong to another kind."""
-    for name in ("dpo",):
+    for name in ("dpo", "sample"):
         section = getattr(stage, name)
         if stage.kind != name and section != type(section).model_validate({}):
             fact = f"'{key}.{name}' is set but '{key}.kind' is {stage.kind!r}"
             yield run.at(f"{key}.{name}", f"{fact}; remove it, or set the kind to {name}")
 
 
+def _source_problems(run: Located, index: int) -> Problems:
+    """`rows_from` names an earlier stage that writes rows, and stands alone."""
+    stage, key = run.config.stages[index], f"stages.{index}.rows_from"
+    if stage.rows_from is None:
+        return
+    sources = [earlier.name for earlier in run.config.stages[:index] if earlier.kind == "sample"]
+    if stage.rows_from not in sources:
+        hint = did_you_mean(stage.rows_from, sources) or f"; there are: {', '.join(sources) or 'none'}"
+        yield run.at(key, f"'{key}' is {stage.rows_from!r}, which is no earlier stage of the kind sample{hint}")
+    if stage.data is not None:
+        fact = f"'{key}' and 'stages.{index}.data' are both set; a stage takes its rows from one of them"
+        yield run.at(key, f"{fact}, remove the other")
+
+
 def check_grpo_stages(run: Located) -> Problems:
     updates, tasks = run.config.algorithm.updates_per_batch, run.config.rewards.tasks
     for i, stage in enumerate(run.config.stages):
         key = f"stages.{i}"
-        if stage.kind != "grpo":
+        if stage.kind not in SCORED_KINDS:
             continue
         if not tasks:
-            fact = f"'{key}.kind' is grpo but 'rewards.tasks' is empty"
+            fact = f"'{key}.kind' is {stage.kind} but 'rewards.tasks' is empty"
             yield run.at(f"{key}.kind", f"{fact}; list the reward parts of each task")
-        if updates > stage.prompts_per_step:
+        if updates > stage.prompts_per_step and stage.kind == "grpo":
             fact = f"'algorithm.updates_per_batch' ({updates}) is above '{key}.prompts_per_step'"
             remedy = "an update needs at least one whole group; lower the first or raise the second"
             yield run.at("algorithm.updates_per_batch", f"{fact} ({stage.prompts_per_step}); {remedy}")

@@ -53,6 +53,7 @@ _PLUGINS: tuple[Loc, ...] = (
     ("algorithm", "plugins", "*"),
     ("algorithm", "advantage"),
     ("algorithm", "policy_loss"),
+    ("stages", "*", "sample", "rows"),
 )
 
 S = TypeVar("S", bound=BaseModel)

@@ -109,6 +109,22 @@ def check_algorithm(run: Located) -> Problems:
         yield run.at("train.zero_stage", f"{fact}; use 2 or lower")
 
 
+def check_makers(run: Located) -> Problems:
+    """What makes the rows of sample stages exists, and has the options it is given."""
+    from mmrl.plugins import check_options
+    from mmrl.training.sample_stage import resolve_maker
+
+    for i, stage in enumerate(run.config.stages):
+        key, section = f"stages.{i}.sample", stage.sample
+        if stage.kind != "sample":
+            continue
+        try:
+            maker = resolve_maker(section.rows)
+            check_options(maker, section.options, where=f"key '{key}.options' ({section.rows})", skip=2)
+        except MmrlError as error:
+            yield run.at(f"{key}.rows", str(error))
+
+
 def check_spaces(run: Located) -> Problems:
     """Names of coordinate spaces, and the answer space of cards whose task answers with a place."""
     from mmrl.scoring.geometry import check_space, parse_spaces
@@ -210,6 +226,7 @@ TRAINING_CHECKS: tuple[Callable[[Located], Problems], ...] = (
     check_engine_installed,
     check_rewards,
     check_algorithm,
+    check_makers,
     check_spaces,
     check_adapter_names,
     check_logins,

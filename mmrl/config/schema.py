@@ -35,7 +35,7 @@ from mmrl.config.section import (
     Probability,
     Section,
 )
-from mmrl.config.stage_sections import DpoSection
+from mmrl.config.stage_sections import DpoSection, SampleSection
 
 
 class LoraSection(Section):
@@ -239,10 +239,12 @@ class EarlyStopSection(Section):
 
 
 class StageSection(Section):
-    """One stage of training: from rewards (`grpo`), demonstrations (`sft`) or better and worse replies (`dpo`)."""
+    """One stage: training from rewards (`grpo`), demonstrations (`sft`) or pairs of replies (`dpo`), or sampling."""
 
     name: FolderName = Field(description="name in logs and checkpoints: letters, digits, `.`, `_` and `-`")
-    kind: Literal["sft", "grpo", "dpo"] = Field(description="how the stage learns")
+    kind: Literal["sft", "grpo", "dpo", "sample"] = Field(
+        description="how the stage learns; sample: not at all, it writes rows for a later one"
+    )
     steps: PositiveInt = Field(description="batches of prompts")
     prompts_per_step: Count = Field(description="prompts of a step, over all processes")
     lr: PositiveFloat = Field(default=1e-6, allow_inf_nan=False, description="learning rate after warm-up")
@@ -257,7 +259,13 @@ class StageSection(Section):
     )
     tasks: tuple[str, ...] = Field(default=(), description="only rows of these tasks; empty: all")
     data: DataSection | None = Field(default=None, description="data of this stage; null: the run's")
+    rows_from: str | None = Field(
+        default=None, description="name of an earlier sample stage, whose rows this one takes; null: those of the data"
+    )
     dpo: DpoSection = Field(default_factory=lambda: DpoSection.model_validate({}), description="of a dpo stage")
+    sample: SampleSection = Field(
+        default_factory=lambda: SampleSection.model_validate({}), description="of a sample stage"
+    )
 
 
 class TrainSection(Section):

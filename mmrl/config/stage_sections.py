@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from mmrl.config.section import NonNegativeFloat, PositiveFloat, Section
+from mmrl.config.section import NonNegativeFloat, PositiveFloat, PositiveInt, Section
 
 
 class DpoSection(Section):
@@ -23,3 +23,15 @@ class DpoSection(Section):
     sft_weight: NonNegativeFloat = Field(
         default=0.0, description="adds this times the cross-entropy of the chosen replies, mean over their tokens"
     )
+
+
+class SampleSection(Section):
+    """What a `sample` stage keeps of the completions it samples, as rows for a later stage with `rows_from`."""
+
+    rows: str = Field(
+        default="correct",
+        description="correct, format_pairs, reward_pairs, verify, judge, aggregate, reflect, questions or "
+        "./file.py:function; see training.md",
+    )
+    options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of what makes the rows")
+    n: PositiveInt | None = Field(default=None, description="completions of each prompt; null: rollout.group_size")

@@ -19,7 +19,7 @@ from rich.measure import measure_renderables
 from rich.progress import track
 from rich.table import Table
 
-from mmrl.config.checks import located
+from mmrl.config.checks import SCORED_KINDS, located
 from mmrl.config.run_checks import check_run
 from mmrl.config.schema import DataSection, DatasetSection, RunConfig, StageSection
 from mmrl.data.cache import Opener, PixelCache
@@ -185,7 +185,8 @@ class Checker:
         """The dataset's tasks that need a reward: of validation rows all, of training rows those of RL stages."""
         if report.split == "val":
             return set(report.tasks)
-        stages = [s for s in self.config.stages if s.kind == "grpo" and (s.data or self.config.data) is report.data]
+        stages = [s for s in self.config.stages if s.kind in SCORED_KINDS and s.rows_from is None]
+        stages = [s for s in stages if (s.data or self.config.data) is report.data]
         return {task for stage in stages for task in report.tasks if not stage.tasks or task in stage.tasks}
 
 
@@ -236,6 +237,8 @@ def _absent_tasks(config: RunConfig, reports: Sequence[DatasetReport]) -> list[s
     """Tasks that a stage asks for, but none of its training rows has."""
     problems = []
     for stage in config.stages:
+        if stage.rows_from is not None:  # its rows do not exist yet
+            continue
         data = stage.data or config.data
         known = {task for r in reports if r.data is data and r.split == "train" for task in r.tasks}
         absent = sorted(set(stage.tasks) - known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +21,7 @@ from mmrl.training.prompts import check_shares
 from mmrl.training.resume import newest_checkpoint
 from mmrl.training.run_folder import only_run_in, open_run_folder
 from mmrl.training.runtime import Runtime, open_runtime, stage_data
+from mmrl.training.sample_stage import SampleStage
 from mmrl.training.schedule import learning_rate, set_hyperparameters
 from mmrl.training.sft import SftStage
 from mmrl.training.signals import EXIT_TERMINATED, StopRequest, stop_on_sigterm
@@ -36,7 +38,7 @@ class Stage(Protocol):
     def load_state_dict(self, state: dict) -> None: ...
 
 
-STAGES = {"sft": SftStage, "grpo": GrpoStage, "dpo": DpoStage}
+STAGES = {"sft": SftStage, "grpo": GrpoStage, "dpo": DpoStage, "sample": SampleStage}
 
 
 def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False) -> int:
@@ -75,19 +77,19 @@ def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
         journal.console.opening(changes, notes, hook_order(config))
         with stop_on_sigterm() as stop, journal.told_of_ctrl_c():
             for index in range(journal.position.stage, len(config.stages)):
-                if not run_stage(run, journal, index, rows[index], stop):
+                if not run_stage(run, journal, index, rows, stop):
                     journal.stopped()
                     return EXIT_TERMINATED
             journal.finish()
     return 0
 
 
-def run_stage(run: Runtime, journal: Journal, index: int, rows: StageRows, stop: StopRequest) -> bool:
+def run_stage(run: Runtime, journal: Journal, index: int, rows: Sequence[StageRows], stop: StopRequest) -> bool:
     """Train one stage to its end. False when a stop request ended it early."""
     section: StageSection = run.config.stages[index]
     stopping = False
     run.skipped.max_fraction = stage_data(run.config, section).max_skipped_fraction
-    stage: Stage = STAGES[section.kind](run, section, train_loader(run, section, rows))
+    stage: Stage = STAGES[section.kind](run, section, train_loader(run, index, rows))
     for number in range(journal.enter_stage(index, section, stage), section.steps):
         lr = learning_rate(section, number)
         set_hyperparameters(run.optimizer, lr=lr, weight_decay=section.weight_decay)

@@ -221,4 +221,7 @@ def use_device() -> None:
 
 
 def stage_data(config: RunConfig, stage: StageSection) -> DataSection:
+    """The data section of a stage; of one that takes another one's rows it is that one's."""
+    if stage.rows_from is not None:
+        return stage_data(config, next(earlier for earlier in config.stages if earlier.name == stage.rows_from))
     return stage.data or config.data

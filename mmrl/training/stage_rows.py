@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mmrl.config.checks import Located
+from mmrl.config.checks import SCORED_KINDS, Located
 from mmrl.config.schema import RunConfig, StageSection
 from mmrl.data.fit import Fit, processor_at
 from mmrl.data.loader import Loader, loader_over
 from mmrl.data.preference import preference_pair
 from mmrl.data.readers import SampleSet, read_datasets
+from mmrl.data.rollout_rows import read_made_rows
 from mmrl.data.score_names import HeldOut, idle_tasks, score_problems
 from mmrl.data.skipped import SkippedLog
 from mmrl.data.templates import dataset_name
@@ -23,6 +24,7 @@ from mmrl.errors import ConfigError, DataError
 from mmrl.scoring.router import Router
 from mmrl.training import distributed
 from mmrl.training.runtime import Runtime, stage_data
+from mmrl.training.sample_stage import rows_path
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,10 @@ def check_rows(run: Located, rows: Sequence[StageRows], *, model_path: Path) -> 
         for index, section in enumerate(run.config.stages):
             for split, key, dataset, samples in _datasets(run, index, rows[index]):
                 datasets[key] = dataset
-                tasks = (
-                    samples.of_tasks(section.tasks).task_counts() if split == "val" or section.kind == "grpo" else ()
-                )
+                if split == "train" and section.rows_from is not None:
+                    continue  # its own rows do not exist yet
+                is_scored = split == "val" or section.kind in SCORED_KINDS
+                tasks = samples.of_tasks(section.tasks).task_counts() if is_scored else ()
                 problems += fit.problems(key, dataset, samples, scored=set(tasks))
                 if split == "train" and section.kind == "dpo":
                     problems += _pair_problems(run, key, samples.of_tasks(section.tasks))
@@ -97,16 +100,35 @@ def _held_out(config: RunConfig, section: StageSection, rows: StageRows) -> Held
 def _datasets(run: Located, index: int, rows: StageRows) -> Iterator[tuple]:
     """Split, key, section and rows of each dataset of a stage."""
     section = run.config.stages[index]
-    prefix, data = (f"stages.{index}.data", section.data) if section.data else ("data", run.config.data)
+    data = stage_data(run.config, section)
+    owners = [i for i, other in enumerate(run.config.stages) if other.data is data]
+    prefix = f"stages.{owners[0]}.data" if owners else "data"
     for split in ("train", "val"):
         for number, (dataset, samples) in enumerate(zip(getattr(data, split), getattr(rows, split), strict=True)):
             yield split, f"{prefix}.{split}.{number}", dataset, samples
 
 
-def train_loader(run: Runtime, section: StageSection, rows: StageRows) -> Loader:
-    """The stage's shuffled, resumable loader over the training rows of its tasks."""
+def train_loader(run: Runtime, index: int, rows: Sequence[StageRows]) -> Loader:
+    """The shuffled, resumable loader of stage `index` over the training rows of its tasks.
+
+    rows: of all stages. Raises what reading made rows raises.
+    """
+    section = run.config.stages[index]
     data = stage_data(run.config, section)
-    return loader_over(rows.train, data, seed=run.config.seed, stage=section.name, tasks=section.tasks)
+    if section.rows_from is not None:  # one set, which has no weight beside others
+        data = data.model_copy(update={"mixture": "concat", "train": data.train[:1]})
+    sets = distributed.together(lambda: _training_sets(run, index, rows))
+    return loader_over(sets, data, seed=run.config.seed, stage=section.name, tasks=section.tasks)
+
+
+def _training_sets(run: Runtime, index: int, rows: Sequence[StageRows]) -> Sequence[SampleSet]:
+    """The training rows of stage `index`: those of its datasets, or those that an earlier stage made."""
+    source = run.config.stages[index].rows_from
+    if source is None:
+        return rows[index].train
+    number = next(n for n, section in enumerate(run.config.stages) if section.name == source)
+    sets = _training_sets(run, number, rows)
+    return [read_made_rows(rows_path(run.folder, source), sets, stage=source)]
 
 
 def val_rows(section: StageSection, rows: StageRows) -> SampleSet:
