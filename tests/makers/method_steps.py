@@ -30,6 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "clip_cov": {"ratio": 0.2, "low": 0.0},
     "kl_cov": {"ratio": 0.2},
     "lp_reg": {"share": 0.5},
+    "rlfr": {"warmup_steps": 0, "width": 8, "blocks": 2},
 }
 
 
