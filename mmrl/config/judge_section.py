@@ -26,8 +26,10 @@ class JudgeSection(Section):
         default_factory=dict, description="further fields of requests, such as chat_template_kwargs"
     )
     show_media: bool = Field(default=False, description="whether it sees the row's pictures and clips")
-    without: tuple[RewardPart, ...] | dict[str, tuple[RewardPart, ...]] = Field(
-        description=f"with --no-judge, in place of `score`: rules, whose score is called {WITHOUT_JUDGE}"
+    without: tuple[RewardPart, ...] | dict[str, tuple[RewardPart, ...]] | None = Field(
+        default=None,
+        description=f"with --no-judge, in place of `score`: rules, whose score is called {WITHOUT_JUDGE}; null: no "
+        "rule can take the judge's place, and --no-judge is refused",
     )
 
 

@@ -43,7 +43,7 @@ from mmrl.data.skipped import Skipped, SkippedLog
 from mmrl.data.source import source_name
 from mmrl.data.template_library import user_text
 from mmrl.errors import ConfigError, DataError, did_you_mean, known_names
-from mmrl.evaluate.judge import check_judge, endpoint_options, longest_s, no_server, told, with_endpoint
+from mmrl.evaluate.judge import check_judge, endpoint_options, longest_s, no_rules, no_server, told, with_endpoint
 from mmrl.evaluate.options import MovedOptions, Order, option_columns
 from mmrl.models.families import FamilyProcessor
 from mmrl.plugins import shipped_dir
@@ -128,6 +128,8 @@ class Benchmark:
         return self._without_judge(judge) if WITHOUT_JUDGE in row else self._with_judge(judge, row["judge"]["model"])
 
     def _without_judge(self, judge: JudgeSection) -> Benchmark:
+        if judge.without is None:
+            raise no_rules(self.name, judge)
         return replace(self, section=self.section.model_copy(update={"score": judge.without}), without_judge=True)
 
     def _with_judge(self, judge: JudgeSection, model: str) -> Benchmark:

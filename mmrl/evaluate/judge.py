@@ -48,6 +48,13 @@ def no_server(name: str, judge: JudgeSection, *, remedies: str) -> ConfigError:
     )
 
 
+def no_rules(name: str, judge: JudgeSection) -> ConfigError:
+    return ConfigError(
+        f"{name}: no rule can take the place of its judge {judge.model} (`judge.without` is null): leave {name} out, or"
+        " give the server of a judge"
+    )
+
+
 def endpoint_options(judge: JudgeSection, server: JudgeServerSection, *, store: Path) -> dict[str, Any]:
     """The option `endpoint` of judged parts."""
     asked = judge.model_dump(include={"model", "version", "temperature", "max_tokens", "extra", "show_media"})

@@ -80,6 +80,11 @@ def row(files: Path, out: str, task: str = "towns") -> dict:
     return json.loads((files / out / "results.json").read_text())["benchmarks"][task]
 
 
+def text_of(content: str | list[dict]) -> str:
+    """Of a message that may hold pictures."""
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
 def verdicts(judged: int, cached: int = 0, failed: int = 0, unread: int = 0) -> dict[str, int]:
     counts = {"n_judged": judged, "n_from_cache": cached}
     return {**counts, "n_failed_calls": failed, "n_unread_verdicts": unread}
@@ -245,6 +250,16 @@ def test_a_task_file_and_its_judge_must_agree(files, change, words):
         assert said.code == 2 and said.line_with("towns: ", *words) and not server.bodies
 
 
+def test_no_judge_is_refused_where_no_rule_can_take_its_place(files):
+    (files / "towns.yaml").write_text(TASK.replace(", without: [{reward: exact_text}]", ""))
+    with model_server() as server, Judge() as judge:
+        said = evaluate(files, "out", server, "--no-judge")
+        assert said.code == 2 and not server.bodies
+        assert said.line_with("towns: no rule can take the place of its judge scripted", "leave towns out")
+        assert evaluate(files, "out", server, "--judge-server", judge.url).code == 0
+    assert row(files, "out")["score"] == 0.5
+
+
 def test_every_shipped_benchmark_with_a_judge_is_judged_from_its_published_layout(tmp_path):
     names = [name for name in shipped_benchmarks() if load_benchmark(name).section.judge is not None]
     files = write_benchmarks(tmp_path, names)
@@ -253,7 +268,10 @@ def test_every_shipped_benchmark_with_a_judge_is_judged_from_its_published_layou
         def _reply_to(self, body):
             self.bodies.append(body)
             rules = body["messages"][0]["content"]
-            return '{mark} {"correct": 1}' if '"correct"' in rules else '{mark} {"score": 0.5}'
+            if met := re.search(r'"met": (\[.*?\])', rules):
+                return f'{{mark}} {{"met": {[1] * len(json.loads(met[1]))}}}'
+            ways = {'"correct"': '{"correct": 1}', '"choice"': '{"choice": "B"}', "1 is worthless": '{"score": 5.5}'}
+            return "{mark} " + next((said for form, said in ways.items() if form in rules), '{"score": 0.5}')
 
     with ChatServer(lambda body: "<answer>of course</answer>") as server, Lenient([]) as judge:
         options = ("--judge-server", judge.endpoint["url"], "--judge-model", MODEL, "--limit", ROWS)
@@ -264,10 +282,19 @@ def test_every_shipped_benchmark_with_a_judge_is_judged_from_its_published_layou
         assert version is not None and found["judge"]["in_place_of"] == version.model
         judged = found["verdicts"]["n_judged"]
         assert (found["n_total"], found["n_scored"], found["n_failed"]) == (ROWS, ROWS, 0), name
-        assert judged == {"mmvu": 1, "vcrbench": 1}.get(name, ROWS), name
-        best = {"mm_vet_v2": 0.5, "drivelm_gpt": 0.005}.get(name, judged / ROWS)
+        assert judged == {"mmvu": 1, "vcrbench": 1, "mm_ifeval": 2}.get(name, ROWS), name
+        halves = {"mm_vet_v2": 0.5, "drivelm_gpt": 0.005, "mm_mt_bench": 0.5}
+        best = {**halves, "mia_bench": 0.1, "mm_ifeval": 1.0}.get(name, judged / ROWS)
         assert found["score"] == pytest.approx(best), name
-    shown = [body["messages"][-1]["content"] for body in judge.bodies]
+    shown = [text_of(body["messages"][-1]["content"]) for body in judge.bodies]
     assert any("the question\nFind x.\n" in text for text in shown), "MathVerse's question for the judge"
     assert not any("According to the picture" in text for text in shown), "nor that of Vision Only"
     assert any("the correct answer\n-1<AND>-5\n" in text for text in shown)
+    assert any("the correct answer\nAda Byron / Lovelace\n" in text for text in shown)
+    before = "the conversation before\nuser: (a picture or clip)\nWhich animal?\n\nassistant: A dog.\n"
+    [second] = [text for text in shown if "And behind it?" in text]
+    assert before in second and "the reference answer\nA cat.\n" in second
+    [mixed] = [text for text in shown if "the constraints\n" in text]
+    assert "1. Be formal.\n2. As a pilot.\n" in mixed and "at most 5 words" not in mixed
+    described = [text for text in shown if "Which way does it turn?" in text]
+    assert described and not any("the correct answer" in text for text in described)

@@ -96,6 +96,13 @@ def last_question(sample: Sample) -> Message | None:
     return next((message for message in reversed(sample.messages) if message.role == "user"), None)
 
 
+def conversation_before(sample: Sample) -> str:
+    """What users and assistants said before the last question, each behind its role."""
+    last = last_question(sample)
+    said = (message for message in sample.messages if message is not last and message.role != "system")
+    return "\n\n".join(f"{message.role}: " + "\n".join(map(part_words, message.parts)) for message in said)
+
+
 def part_words(part: Part) -> str:
     """A part of a message as text."""
     if isinstance(part, TextPart):
