@@ -37,7 +37,7 @@ from mmrl.models.tiny import make_tiny_model
 from mmrl.training.grpo import GrpoStage
 from mmrl.training.runtime import Runtime, open_runtime
 from mmrl.training.schedule import set_hyperparameters
-from mmrl.training.stage_rows import train_loader
+from mmrl.training.stage_rows import read_rows, train_loader
 
 CLIPS, FRAMES, SECONDS = 8, 16, 30
 REWARD = "def score(completion, sample):\n    return sum(c.islower() for c in completion) / max(1, len(completion))\n"
@@ -116,7 +116,7 @@ def measure(run: Runtime, *, repeat: int) -> dict[str, float]:
     """Median seconds of a step for each way. The ways follow each other: prefetching would disturb its neighbours."""
     section = run.config.stages[0]
     set_hyperparameters(run.optimizer, lr=section.lr, weight_decay=0.0)
-    stage = GrpoStage(run, section, train_loader(run, section))
+    stage = GrpoStage(run, section, train_loader(run, 0, read_rows(run.config, log=None)[0]))
     ways = {"cached": run.cache, "inline": LiveMedia(prefetch=False), "prefetched": LiveMedia(prefetch=True)}
     seconds = {}
     for name, media in ways.items():

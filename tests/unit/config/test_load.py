@@ -91,7 +91,7 @@ def test_a_shipped_card_name_stays_a_name():
         ("seed: 1\n", "a.yaml:1: key 'model' is missing; it has no default"),
         (
             MINIMAL + "stages:\n  - name: s\n    kind: ppo\n    steps: 1\n    prompts_per_step: 1\n",
-            "a.yaml:4: key 'stages.0.kind' should be 'sft' or 'grpo', not \"ppo\"",
+            "a.yaml:4: key 'stages.0.kind' should be 'sft', 'grpo', 'dpo' or 'sample', not \"ppo\"",
         ),
         (
             MINIMAL + "rewards:\n  combine: orderd\n",
