@@ -23,9 +23,11 @@ from mmrl import __version__
 from mmrl.commands.benchmarks import benchmarks_app
 from mmrl.commands.cache import cache_app
 from mmrl.commands.interrupt import told_of_interrupt
+from mmrl.commands.make_questions import MAKE_QUESTIONS_EXAMPLES, make_questions
 from mmrl.commands.make_tasks_options import MAKE_TASKS_EXAMPLES, make_tasks
 from mmrl.commands.mixture import mixture_app
 from mmrl.commands.options import DEFAULT_CACHE, AsJson, Config, Overrides, example
+from mmrl.commands.search_weights_options import SEARCH_WEIGHTS_EXAMPLES, search_weights
 from mmrl.commands.weights_options import COMPARE_WEIGHTS_EXAMPLES, MERGE_EXAMPLES, compare_weights, merge
 from mmrl.errors import EchoedError, MmrlError
 
@@ -256,9 +258,11 @@ def export(
     raise typer.Exit(export_command(run, out, step=step, merge=merge_lora, weights=weights))
 
 
+app.command("search-weights", epilog=example(*SEARCH_WEIGHTS_EXAMPLES))(search_weights)
 app.command("compare-weights", epilog=example(*COMPARE_WEIGHTS_EXAMPLES))(compare_weights)
 app.command(epilog=example(*MERGE_EXAMPLES))(merge)
 app.command("make-tasks", epilog=example(*MAKE_TASKS_EXAMPLES))(make_tasks)
+app.command("make-questions", epilog=example(*MAKE_QUESTIONS_EXAMPLES))(make_questions)
 
 
 @app.command(epilog=example("mmrl runs", "mmrl runs runs/my-run --json"))
