@@ -1,0 +1,139 @@
+"""Shaped rewards and regularisers: each moves what it is about, at a price in right answers that is measured too."""
+
+from bench.algorithms.claim import Claim, plugin
+from bench.algorithms.tabular import Arm, Result, Rows, Task, Tensor
+from bench.algorithms.tasks import entropy, expected, first, length, multiple, right_kinds, start, target, uniform
+
+ENDING, SEVERAL = Task(uniform(32, 4), first, end=3), Task(uniform(32, 2), multiple)
+ONE = Task(start(0.2), target)
+LESS = Arm(steps=40)
+BINARY_KIND = {"measure": "kinds of right answers", "score": right_kinds}
+
+
+def unended(result: Result) -> float:
+    """Share of answers without their end token."""
+    return expected(result, lambda rows: ~((rows.ids_NC == 3) & rows.mask_NC).any(1))
+
+
+def repeated(result: Result) -> float:
+    """Pairs of equal neighbours in an answer."""
+    return expected(result, lambda rows: (rows.ids_NC[:, 1:] == rows.ids_NC[:, :-1]).double().sum(1))
+
+
+def divergence(result: Result) -> float:
+    """KL of the policy from its start."""
+    from bench.algorithms.tabular import every
+
+    rows = every(result.policy.own.shape)
+    return expected(result, lambda _: (result.policy.logprobs(rows) - result.start.logprobs(rows)).sum(1))
+
+
+def kinds(rows: Rows, true_N: Tensor, generator: object) -> dict[str, Tensor]:
+    return {"answer_class": rows.ids_NC[:, 0].double()}
+
+
+KINDS = Task(uniform(32, 2), multiple, parts=kinds)
+LENGTH, ENTROPY = (
+    {"measure": "tokens of an answer", "score": length},
+    {"measure": "entropy at the end", "score": entropy},
+)
+OPEN, ENDS = "answers that may end, first token decides", "the same"
+MANY = "4 right answers of 16"
+
+CLAIMS = [
+    Claim("length_penalty", OPEN, ENDING, LESS, plugin("length_penalty"), "-", **LENGTH),
+    Claim("length_penalty, target 1", ENDS, ENDING, LESS, plugin("length_penalty", target=1), "-", **LENGTH),
+    Claim("overlong_buffer 3", ENDS, ENDING, LESS, {"overlong_buffer": 3}, "-", **LENGTH),
+    Claim(
+        "mask_truncated",
+        ENDS,
+        ENDING,
+        LESS,
+        {"mask_truncated": True},
+        "?",
+        measure="answers without an end",
+        score=unended,
+    ),
+    Claim("end_bonus", ENDS, ENDING, LESS, plugin("end_bonus"), "-", measure="answers without an end", score=unended),
+    Claim(
+        "repetition_penalty, size 1",
+        ENDS,
+        ENDING,
+        LESS,
+        plugin("repetition_penalty", size=1),
+        "-",
+        measure="pairs of equal neighbours",
+        score=repeated,
+    ),
+    Claim("entropy_coef .05", MANY, SEVERAL, LESS, {"entropy_coef": 0.05}, **ENTROPY),
+    Claim(
+        "ref_kl_coef .1", MANY, SEVERAL, LESS, {"ref_kl_coef": 0.1}, "-", measure="KL from the start", score=divergence
+    ),
+    Claim(
+        "ref_kl_coef .1 in the reward",
+        MANY,
+        SEVERAL,
+        LESS,
+        {"ref_kl_coef": 0.1, "ref_kl_in": "reward"},
+        "-",
+        measure="KL from the start",
+        score=divergence,
+    ),
+    Claim(
+        "ref_kl_target .05",
+        f"{MANY}, ref_kl_coef .1",
+        SEVERAL,
+        Arm(settings={"ref_kl_coef": 0.1}, steps=40),
+        {"ref_kl_target": 0.05, "ref_kl_horizon": 1000},
+        "-",
+        measure="KL from the start",
+        score=divergence,
+    ),
+    Claim("diversity_bonus, size 1", MANY, SEVERAL, LESS, plugin("diversity_bonus", size=1), **BINARY_KIND),
+    Claim(
+        "diversity_bonus, size 1, coef .5",
+        MANY,
+        SEVERAL,
+        LESS,
+        plugin("diversity_bonus", size=1, coef=0.5),
+        **BINARY_KIND,
+    ),
+    Claim("submodular", MANY, KINDS, LESS, plugin("submodular"), **BINARY_KIND),
+    Claim(
+        "kl_cov, ratio .05",
+        MANY,
+        SEVERAL,
+        Arm(settings={"epochs_per_batch": 4}, steps=10),
+        plugin("kl_cov", ratio=0.05),
+        **ENTROPY,
+    ),
+    Claim(
+        "kl_cov, its ratio 2e-4",
+        MANY,
+        SEVERAL,
+        Arm(settings={"epochs_per_batch": 4}, steps=10),
+        plugin("kl_cov"),
+        **ENTROPY,
+    ),
+    Claim("clip_cov, ratio .05, low .1", MANY, SEVERAL, LESS, plugin("clip_cov", ratio=0.05, low=0.1), **ENTROPY),
+    Claim("clip_cov, its ratio 2e-4", MANY, SEVERAL, LESS, plugin("clip_cov"), **ENTROPY),
+    Claim("lp_reg, share .1", MANY, SEVERAL, LESS, plugin("lp_reg", share=0.1), **ENTROPY),
+    Claim(
+        "lp_reg, share .1, 4 passes",
+        MANY,
+        SEVERAL,
+        Arm(settings={"epochs_per_batch": 4}, steps=10),
+        plugin("lp_reg", share=0.1),
+        **ENTROPY,
+    ),
+    Claim("cde", MANY, SEVERAL, LESS, plugin("cde"), **BINARY_KIND),
+    Claim("cde, alpha .1", MANY, SEVERAL, LESS, plugin("cde", alpha=0.1), **BINARY_KIND),
+    Claim("dph_rl", MANY, SEVERAL, LESS, plugin("dph_rl"), **BINARY_KIND),
+    Claim("dph_rl, coef .2", MANY, SEVERAL, LESS, plugin("dph_rl", coef=0.2), **BINARY_KIND),
+    Claim("rover", MANY, SEVERAL, LESS, plugin("rover"), **BINARY_KIND),
+    Claim("risk_po", MANY, SEVERAL, LESS, plugin("risk_po"), **ENTROPY),
+    Claim("entropy_gate", "right .2, a fifth of the tokens learn", ONE, Arm(steps=20), plugin("entropy_gate"), "?"),
+    Claim("entropy_gate, share .5", "right .2", ONE, Arm(steps=20), plugin("entropy_gate", share=0.5), "?"),
+    Claim("conf_clip", "right .2", ONE, Arm(steps=20), plugin("conf_clip"), "?"),
+    Claim("conf_clip", MANY, SEVERAL, LESS, plugin("conf_clip"), "?", **ENTROPY),
+]

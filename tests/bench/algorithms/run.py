@@ -1,0 +1,92 @@
+"""What each method of the algorithm library changes against GRPO, on policies that are tables.
+
+    PYTHONPATH=tests python -m bench.algorithms.run [--only rl_zvp tis] [--jobs 2] [--out FILE.md]
+
+Every claim is a method, a setting and the sign that its source predicts there (`claims/`). Both arms run with five
+seeds; a seed has the same table, order of prompts and stream of chance in both. Exit code 1 where an effect that must
+be seen is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import multiprocessing
+import platform
+import sys
+from pathlib import Path
+
+import torch
+from bench.algorithms.claim import Claim, Seen, seen
+from bench.algorithms.spec_rl_exact import rows as exact_rows
+
+CLAIMS = Path(__file__).with_name("claims")
+NAMED = ("rl_zvp", "dcpo", "noise_correction", "lens", "scaf_grpo", "coba_rl", "aero", "tis", "spec_rl")
+HEAD = (
+    "| method | setting | measure | GRPO | method | difference | 95 % interval | predicted / seen | note |\n"
+    "|---|---|---|---|---|---|---|---|---|"
+)
+EXACT = (
+    "| spec_rl | policies | predicted | share of tokens | chi-square against p, 40000 drafts |\n|---|---|---|---|---|"
+)
+
+
+def names() -> list[str]:
+    """All files of claims, those whose effect must be seen first."""
+    others = sorted(path.stem for path in CLAIMS.glob("*.py") if path.stem not in NAMED)
+    return [*NAMED, *others]
+
+
+def claims_of(name: str) -> list[Claim]:
+    return importlib.import_module(f"bench.algorithms.claims.{name}").CLAIMS
+
+
+def of_file(name: str) -> list[tuple[str, str | None]]:
+    """The rows of a file's claims, each with what it fails to show."""
+    torch.set_num_threads(1)
+    return [(found.row(), _failure(found)) for found in map(seen, claims_of(name))]
+
+
+def _failure(found: Seen) -> str | None:
+    claim = found.claim
+    if claim.named and claim.predicted != found.sign:
+        return f"{claim.method}, {claim.setting}: predicted {claim.predicted}, seen {found.sign}"
+    return None
+
+
+def table(chosen: list[str], *, jobs: int) -> tuple[str, list[str]]:
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        found = {}
+        for name, rows in zip(chosen, pool.imap(of_file, chosen), strict=True):
+            found[name] = rows
+            print(f"{name}\n" + "\n".join(row for row, _ in rows), file=sys.stderr, flush=True)
+    named = [row for name in chosen if name in NAMED for row in found[name]]
+    others = [row for name in chosen if name not in NAMED for row in found[name]]
+    parts = []
+    if named:
+        parts.append("\n".join([HEAD, *[row for row, _ in named]]))
+    if "spec_rl" in chosen:
+        parts.append("\n".join([EXACT, *exact_rows()]))
+    if others:
+        parts.append("\n".join([HEAD, *[row for row, _ in others]]))
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
+    return "\n\n".join([*parts, versions]) + "\n", [fault for _, fault in [*named, *others] if fault]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=names(), default=names())
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    text, faults = table(options.only, jobs=options.jobs)
+    print(text, end="")
+    if options.out:
+        options.out.write_text(text, encoding="utf-8")
+    for fault in faults:
+        print(f"not seen: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
