@@ -21,6 +21,8 @@ from mmrl.config.section import (
     Section,
 )
 
+CorpusMeasure = Literal["captions"]
+
 # The column that rows have in circular mode: the id of the question that they are a rotation of.
 ROTATION_OF = "rotation_of"
 
@@ -80,7 +82,16 @@ class AverageSection(Section):
         description="under `also`: only rows with this value in this column, or one of these, as data.select has it",
     )
     part: str | None = Field(default=None, description="under `also`: this part of the score in its place, by name")
-    mean_of: tuple[str, ...] = Field(default=(), description="the mean of these entries of `also`; stands alone")
+    corpus: CorpusMeasure | None = Field(
+        default=None,
+        description="a score of all answers together, beside the dataset's texts: captions: the mean of mean BLEU-1 to "
+        "4, ROUGE-L and CIDEr / 10; goes with `only` alone",
+    )
+    mean_of: tuple[str, ...] | dict[str, PositiveFloat] = Field(
+        default=(),
+        description="the mean of these entries of `also`, or {entry: weight}; those without a row do not count; stands "
+        "alone",
+    )
 
     @model_validator(mode="after")
     def _keys_agree(self) -> Self:
@@ -90,6 +101,8 @@ class AverageSection(Section):
             raise ValueError("`names` belongs to `shares`")
         if self.shares is not None and (self.groups or self.all_of or self.part):
             raise ValueError("`shares` goes with `names` and `only` alone")
+        if self.corpus is not None and (self.groups or self.all_of or self.part or self.shares):
+            raise ValueError("`corpus` goes with `only` alone")
         return self
 
     @property
@@ -97,6 +110,11 @@ class AverageSection(Section):
         """All that it reads of the rows."""
         named = (*self.group_columns, *self.all_of_columns, *self.only, self.shares)
         return tuple(name for name in named if name is not None)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Of the entries that it is the mean of."""
+        return self.mean_of if isinstance(self.mean_of, dict) else dict.fromkeys(self.mean_of, 1.0)
 
     @property
     def share_names(self) -> tuple[str, ...]:
@@ -186,9 +204,9 @@ class BenchmarkSection(Section):
     def _check_meant(self, name: str, other: str) -> None:
         """ValueError for an entry of `also` that a mean cannot be of."""
         how = as_average(self.also[other]) if other in self.also else None
-        if how is None or how.mean_of or how.only:
+        if how is None or how.mean_of:
             known = ", ".join(self.also) or "none"
-            raise ValueError(f"{name}.mean_of: {other!r} is no entry of `also` over all rows; there: {known}")
+            raise ValueError(f"{name}.mean_of: {other!r} is no entry of `also` over rows; there: {known}")
         if how.all_of and self.cluster is None:
             raise ValueError(f"{name}.mean_of: {other!r} has `all_of`; name the `cluster` that its rows lie in")
 

@@ -13,6 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from mmrl.config.benchmark_section import CorpusMeasure
+from mmrl.errors import DataError
+from mmrl.evaluate.corpus import MEASURES
+
 RESAMPLES = 1000
 
 
@@ -22,7 +26,7 @@ class Question:
 
     num_truncated: answers that were cut. num_unparsed: answers that held nothing the reward could read. columns: of
     the row. parts: of each answer's score, by name. votes: what each answer is counted for, None: for nothing; empty
-    where answers are not counted.
+    where answers are not counted. texts: the answers themselves; references: the dataset's, where they are texts.
     """
 
     key: str
@@ -32,6 +36,8 @@ class Question:
     parts: tuple[Mapping[str, float], ...] = ()
     num_unparsed: int = 0
     votes: tuple[str | None, ...] = ()
+    texts: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
 
     @property
     def worths(self) -> tuple[float, ...]:
@@ -115,6 +121,7 @@ def numbers_of(
     shares: Shares | None = None,
     groups: str | Sequence[str] | None = None,
     all_of: Sequence[str] = (),
+    corpus: CorpusMeasure | None = None,
     cluster: str | None = None,
     seed: int = 0,
 ) -> Numbers:
@@ -122,7 +129,7 @@ def numbers_of(
     means over the values of the next within it, and so on down to the rows. all_of: rows with the same values of these
     columns are one, worth what the worst of them is. cluster: rows of one value are drawn together when resampling,
     for they are not independent. shares: the score is the mean over the names that these give of the share that is
-    right of all that the questions count under the name.
+    right of all that the questions count under the name. corpus: the score is this measure of all answers together.
 
     >>> three = [Question(str(n), (float(n > 0),), 0, {"kind": "ab"[n % 2]}) for n in range(3)]
     >>> round(numbers_of(three).score, 4), numbers_of(three, groups="kind").score
@@ -132,7 +139,7 @@ def numbers_of(
     """
     if not questions:
         raise ValueError("no questions")
-    units = _Units.of(questions, shares=shares, groups=groups, all_of=all_of, cluster=cluster)
+    units = _scored(questions, corpus, shares=shares, groups=groups, all_of=all_of, cluster=cluster)
     return _numbers(questions, units.score, units.resampled(seed))
 
 
@@ -155,12 +162,14 @@ def mean_numbers(
     questions: Sequence[Question],
     averages: Sequence[tuple[Sequence[Question], Mapping[str, Any]]],
     *,
+    weights: Sequence[float] | None = None,
     cluster: str | None = None,
     seed: int = 0,
 ) -> Numbers:
     """The mean of several scores of the same answers, each given by its questions and the keywords of `numbers_of`.
 
-    They are resampled together: what one question, or cluster, brings to one of them it brings to all.
+    weights: how much each counts; None: all the same. They are resampled together: what one question, or cluster,
+    brings to one of them it brings to all.
 
     >>> rows = [Question(str(n), (float(n > 0),), 0, {"kind": "ab"[n % 2]}) for n in range(3)]
     >>> mean_numbers(rows, [(rows, {"groups": "kind"}), (rows[:1], {})]).score
@@ -169,9 +178,9 @@ def mean_numbers(
     codes_Q = _codes([_cell(q, cluster) if cluster else q.key for q in questions])
     of_key = {question.key: int(code) for question, code in zip(questions, codes_Q, strict=True)}
     count = int(codes_Q.max()) + 1
-    units = [_Units.of(of, **how, codes_Q=np.array([of_key[q.key] for q in of])) for of, how in averages]
-    resampled = np.mean([unit.resampled(seed, count=count) for unit in units], axis=0)
-    return _numbers(questions, math.fsum(unit.score for unit in units) / len(units), resampled)
+    units = [_scored(of, **how, codes_Q=np.array([of_key[q.key] for q in of])) for of, how in averages]
+    resampled = np.average([unit.resampled(seed, count=count) for unit in units], axis=0, weights=weights)
+    return _numbers(questions, float(np.average([unit.score for unit in units], weights=weights)), resampled)
 
 
 def _numbers(questions: Sequence[Question], score: float, resampled: np.ndarray) -> Numbers:
@@ -242,6 +251,56 @@ class _Units:
             times_C = np.bincount(draws.integers(0, count, size=count), minlength=count)
             scores.append(_mean_of_means(self.values_U, times_C[self.cluster_U] * self.times_U, self.levels_U))
         return np.array(scores)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Corpus:
+    """All answers together. counts_QK: of each question, the mean over its answers; one that failed says nothing."""
+
+    counts_QK: np.ndarray
+    cluster_Q: np.ndarray
+    of_sum: Callable[[np.ndarray], float]
+
+    @classmethod
+    def of(
+        cls,
+        questions: Sequence[Question],
+        measure: CorpusMeasure,
+        *,
+        cluster: str | None = None,
+        codes_Q: np.ndarray | None = None,
+    ) -> _Corpus:
+        measured = MEASURES[measure]
+        if missing := next((q.key for q in questions if not q.references), None):
+            raise DataError(f"the measure {measure!r} compares texts, and the answer of question {missing!r} is none")
+        times = max(1, *(len(question.texts) for question in questions))
+        said = [question.texts or ("",) * times for question in questions]
+        repeats = zip(*said, strict=True)
+        counts = [measured.counts(list(zip(of, (q.references for q in questions), strict=True))) for of in repeats]
+        if codes_Q is None:
+            codes_Q = _codes([_cell(q, cluster) for q in questions]) if cluster else np.arange(len(questions))
+        return cls(np.mean(counts, axis=0), codes_Q, measured.score)
+
+    @property
+    def score(self) -> float:
+        return self.of_sum(self.counts_QK.sum(axis=0))
+
+    def resampled(self, seed: int, *, count: int | None = None) -> np.ndarray:
+        """As of `_Units`; not a number where no question here is drawn."""
+        draws = np.random.default_rng(seed)
+        count = int(self.cluster_Q.max()) + 1 if count is None else count
+        scores = []
+        for _ in range(RESAMPLES):
+            times_Q = np.bincount(draws.integers(0, count, size=count), minlength=count)[self.cluster_Q]
+            scores.append(self.of_sum(times_Q @ self.counts_QK) if times_Q.any() else math.nan)
+        return np.array(scores)
+
+
+def _scored(questions: Sequence[Question], corpus: CorpusMeasure | None = None, **how: Any) -> _Units | _Corpus:
+    if corpus is None:
+        return _Units.of(questions, **how)
+    kept = {name: how[name] for name in ("cluster", "codes_Q") if name in how}
+    return _Corpus.of(questions, corpus, **kept)
 
 
 def interval(

@@ -33,6 +33,7 @@ from mmrl.evaluate.records import Record
 from mmrl.evaluate.repeats import Repeats, repeats_of
 from mmrl.evaluate.runner import Score
 from mmrl.scoring.judge.calls import NONE, JudgeCalls
+from mmrl.scoring.parse import extract_prediction
 from mmrl.scoring.parts import part_name
 from mmrl.scoring.router import Router
 
@@ -128,7 +129,7 @@ def _repeated(benchmark: Benchmark, questions: Sequence[Question]) -> Repeats | 
     reasoning = section.reasoning if section.reasoning in of_parts else None  # rules in place of a judge have none
     counted = _counted(how, questions)
     count = min((len(question.scores) for question in counted if question.scores), default=1)
-    if not counted or how.mean_of or how.shares is not None or (count == 1 and reasoning is None):
+    if not counted or how.mean_of or how.corpus or how.shares is not None or (count == 1 and reasoning is None):
         return None
     ways = {"groups": how.group_columns, "all_of": how.all_of_columns, "cluster": section.cluster}
     return repeats_of(counted, count=count, reasoning=reasoning, **ways)
@@ -147,9 +148,11 @@ def _averaged(benchmark: Benchmark, average: AverageSection, questions: Sequence
     section = benchmark.section
     if average.mean_of:
         ways_of_all = dict(section.averages())
-        others = [ways_of_all[f"also.{name}"] for name in average.mean_of]
-        of_all = [(_counted(other, questions), _ways(benchmark, other)) for other in others]
-        return mean_numbers(questions, of_all, cluster=section.cluster)
+        others = {name: ways_of_all[f"also.{name}"] for name in average.weights}
+        of_all = {name: (_counted(other, questions), _ways(benchmark, other)) for name, other in others.items()}
+        there = {name: of for name, of in of_all.items() if of[0]}
+        weights = [average.weights[name] for name in there]
+        return mean_numbers(questions, list(there.values()), weights=weights, cluster=section.cluster)
     counted, ways = _counted(average, questions), _ways(benchmark, average)
     if not counted or (ways["shares"] is not None and not any(map(ways["shares"].of, counted))):
         return None
@@ -167,7 +170,8 @@ def _ways(benchmark: Benchmark, average: AverageSection) -> dict[str, Any]:
     first = next(iter(benchmark.parts.values()))[0]
     name = first.name or first.reward
     shares = None if average.shares is None else Shares(average.shares, name, average.share_names)
-    return {"groups": average.group_columns, "all_of": average.all_of_columns, "shares": shares}
+    ways = {"groups": average.group_columns, "all_of": average.all_of_columns, "shares": shares}
+    return {**ways, "corpus": average.corpus}
 
 
 def question_of(
@@ -177,6 +181,7 @@ def question_of(
     columns: Mapping[str, Any],
     *,
     votes: tuple[str | None, ...] = (),
+    references: tuple[str, ...] = (),
 ) -> Question:
     """The outcome of a question: its records with their scores."""
     answered = [record for record in records if not record.is_failed]
@@ -188,6 +193,8 @@ def question_of(
         num_unparsed=sum(scores[key, record.repeat].is_unread for record in answered),
         columns=columns,
         votes=votes,
+        texts=tuple(extract_prediction(record.completion, answer="plain") or "" for record in answered),
+        references=references,
     )
 
 
@@ -197,15 +204,30 @@ def questions_of(
     """The outcome of every question that has records. router: of the rewards that gave the scores."""
     columns = {row.sample_id or row.where: rows.failed_columns[row.where] for row in rows.failed}
     votes: dict[str, tuple[str | None, ...]] = {}
+    references: dict[str, tuple[str, ...]] = {}
     for sample in rows.samples:
         key = sample.sample_id
         columns[key] = columns_of(sample)
+        references[key] = _texts(sample.answer)
         if len(of_key := records.get(key, ())) > 1:
             votes[key] = router.votes(sample, [record.completion for record in of_key])
     return [
-        question_of(key, of_key, scores, columns.get(key, {}), votes=votes.get(key, ()))
+        question_of(
+            key,
+            of_key,
+            scores,
+            columns.get(key, {}),
+            votes=votes.get(key, ()),
+            references=references.get(key, ()),
+        )
         for key, of_key in records.items()
     ]
+
+
+def _texts(answer: Any) -> tuple[str, ...]:
+    """The accepted texts of a row; nothing where its answer is no text."""
+    listed = answer if isinstance(answer, list | tuple) else [answer]
+    return tuple(listed) if all(isinstance(text, str) for text in listed) else ()
 
 
 def write_results(folder: Path, outcomes: Sequence[Outcome], *, made_with: Mapping[str, Any]) -> None:

@@ -98,7 +98,7 @@ def _drivelm(root: Path) -> None:
                         "perception": entries[1:],
                         "prediction": entries[:1],
                         "planning": unasked,
-                        "behavior": unasked,
+                        "behavior": [{**unasked[0], "tag": [1, 2]}],
                     },
                     "image_paths": {camera: f"../nuscenes/samples/{camera}/{n}.jpg" for camera in cameras},
                 }
@@ -198,6 +198,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "pubtabnet_val": _pubtabnet,
     "drivelm": _drivelm,
     "drivelm_gpt": _drivelm,
+    "drivelm_final": _drivelm,
     "nuscenes_open_loop": _nuscenes,
     "navsim_pdms": _navsim,
     "robot_actions": _robot_actions,

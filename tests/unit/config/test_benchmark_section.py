@@ -30,8 +30,10 @@ def test_averages_are_listed_with_the_columns_that_they_read():
     [
         ({"average": {"only": {"a": 1}}}, "`only` and `part` belong under `also`"),
         ({"average": {"part": "iou"}}, "`only` and `part` belong under `also`"),
-        ({"average": {"mean_of": ["a"]}}, "average.mean_of: 'a' is no entry of `also` over all rows; there: none"),
-        ({"also": {"a": {"only": {"k": 1}}, "b": {"mean_of": ["a"]}}}, "also.b.mean_of: 'a' is no entry"),
+        ({"average": {"mean_of": ["a"]}}, "average.mean_of: 'a' is no entry of `also` over rows; there: none"),
+        ({"also": {"a": {"mean_of": ["c"]}, "b": {"mean_of": ["a"]}}}, "mean_of: 'c' is no entry"),
+        ({"also": {"a": {"corpus": "captions", "groups": "k"}}}, "`corpus` goes with `only` alone"),
+        ({"also": {"a": "rows", "b": {"mean_of": {"a": 0}}}}, "greater than 0"),
         ({"also": {"a": {"all_of": "q"}, "b": {"mean_of": ["a"]}}}, "'a' has `all_of`; name the `cluster`"),
         ({"also": {"a": "rows", "b": {"mean_of": ["a"], "groups": "k"}}}, "`mean_of` stands alone"),
         ({"average": {"names": "tables"}}, "`names` belongs to `shares`"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mmrl.errors import DataError
 from mmrl.evaluate.numbers import (
     Measure,
     Question,
@@ -169,3 +170,29 @@ def test_shares_of_chosen_names():
     pages = [page("a", {"tables": 6, "baseline": 1}, tables=0.5, baseline=1.0), page("b", {"baseline": 1}, baseline=0)]
     assert numbers_of(pages, shares=Shares("counts", "page_tests", ("tables",))).score == 0.5
     assert numbers_of(pages, shares=Shares("counts", "page_tests", ("baseline",))).score == 0.5
+
+
+def said(key: str, text: str, reference: str, **columns: object) -> Question:
+    return Question(key, (0.0,), 0, columns, texts=(text,), references=(reference,))
+
+
+def test_a_measure_of_all_answers_together():
+    """The captions' worked number: 0.590289, which is no mean of the two answers' own."""
+    rows = [said("a", "the car turns left now", "The car turns left now."), said("b", "stop", "wait here")]
+    numbers = numbers_of(rows, corpus="captions")
+    assert numbers.score == pytest.approx(0.590289, abs=1e-6)
+    assert numbers.low == pytest.approx(0, abs=1e-6) and numbers.high == pytest.approx(1, abs=1e-6)
+    failed = Question("c", (), 0, {}, references=("go",))
+    assert numbers_of([*rows, failed], corpus="captions").score < numbers.score
+    with pytest.raises(DataError, match="the answer of question 'd' is none"):
+        numbers_of([question("d", 1.0)], corpus="captions")
+
+
+def test_a_weighted_mean_of_scores_of_different_rows():
+    """DriveLM's: 0.4 * 0.6 + 0.2 * 0.590289 + 0.4 * 1 = 0.758058."""
+    texts = [said("a", "the car turns left now", "The car turns left now."), said("b", "stop", "wait here")]
+    rated, exact = [question("c", 0.6)], [question("d", 1.0)]
+    of = [(rated, {}), (texts, {"corpus": "captions"}), (exact, {})]
+    numbers = mean_numbers([*texts, *rated, *exact], of, weights=[0.4, 0.2, 0.4])
+    assert numbers.score == pytest.approx(0.758058, abs=1e-6) and numbers.n_total == 4
+    assert numbers.low <= numbers.score <= numbers.high
