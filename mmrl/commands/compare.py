@@ -50,7 +50,7 @@ def compare_command(request: CompareRequest) -> int:
         raise ConfigError(f"--out {request.out}: the table is written as {' or '.join(_ENDINGS)}")
     results = [_read(folder) for folder in (request.a, request.b)]
     tasks = _shared_tasks(request, *(result["benchmarks"] for result in results))
-    console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
     numberless = [name for name in tasks if any("problem" in result["benchmarks"][name] for result in results)]
     for name in numberless:
         console.print(f"{name}: not compared, for it could not run in one of the folders ({RESULTS} says why)")
@@ -71,7 +71,7 @@ def compare_command(request: CompareRequest) -> int:
     for line in found:
         console.print(f"differs: {line}")
     rows = [(name, compare(*scores[name])) for name in tasks]
-    Console(file=sys.stdout, highlight=False).print(_table(rows), crop=False)
+    Console(file=sys.stdout, highlight=False, markup=False, emoji=False).print(_table(rows), crop=False)
     if request.out is not None:
         heading = f"A: {_model(request.a, results[0])}", f"B: {_model(request.b, results[1])}"
         text = (_markdown if request.out.suffix == ".md" else _html)(heading, found, rows)

@@ -117,7 +117,7 @@ def evaluate_command(request: EvaluateRequest) -> int:
 def evaluate_benchmarks(request: EvaluateRequest, benchmarks: Sequence[Benchmark]) -> int:
     """The same of benchmarks that were read already; the request's `tasks` says nothing then."""
     _check(request)
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
     benchmarks = [_judged(benchmark, request) for benchmark in benchmarks]
     if len({benchmark.name for benchmark in benchmarks}) < len(benchmarks):
         raise ConfigError("a benchmark is named twice in --tasks")
@@ -140,7 +140,7 @@ def evaluate_benchmarks(request: EvaluateRequest, benchmarks: Sequence[Benchmark
     ordered = [outcomes[benchmark.name] for benchmark in benchmarks]
     files = {b.name: row_files(b, root=request.root, cache=request.cache) for b in benchmarks}
     write_results(request.out, ordered, made_with={**made_with, "data": files, "environment": environment()})
-    Console(file=sys.stdout, highlight=False).print(table(ordered), crop=False)
+    Console(file=sys.stdout, highlight=False, markup=False, emoji=False).print(table(ordered), crop=False)
     for outcome in ordered:
         _tell_of_judge(outcome, console)
     if any(b.without_judge for b in benchmarks) and not request.predict_only:

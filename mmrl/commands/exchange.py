@@ -147,7 +147,7 @@ def import_command(request: ImportRequest) -> int:
     model = {"path": request.model or request.file.stem}
     made_with = {"model": model, "engine": "imported", "file": str(request.file), "environment": environment()}
     write_results(request.out, [outcome], made_with=made_with)
-    Console(file=sys.stdout, highlight=False).print(table([outcome]))
+    Console(file=sys.stdout, highlight=False, markup=False, emoji=False).print(table([outcome]))
     assert outcome.numbers is not None
     return 1 if outcome.numbers.n_failed else 0
 

@@ -250,6 +250,7 @@ def load_benchmark(name: str) -> Benchmark:
     )
     benchmark = Benchmark(path.stem, section.model_copy(update={"data": data}), path.absolute().parent)
     _check_reasoning(benchmark)
+    _check_also(benchmark)
     return benchmark
 
 
@@ -347,6 +348,22 @@ def _check_reasoning(benchmark: Benchmark) -> None:
                 f"{benchmark.name}: reasoning: the score{of_task} has no part {wanted!r}; parts: {', '.join(known)}. "
                 "CoT-pass@k needs a verdict on the reasoning of each answer: add a part that gives one (a judge, or a "
                 "reward of thoughts) with weight 0"
+            )
+
+
+def _check_also(benchmark: Benchmark) -> None:
+    """ConfigError for a further score of a part that no answer has: it would be 0 whatever the model says. What a part
+    returns beside its score (`part.name`) is known only when answers are scored.
+    """
+    without = benchmark.section.judge.without if benchmark.section.judge is not None else None
+    rules = without.values() if isinstance(without, dict) else [without or ()]
+    parts = [part_name(part) for of_task in (*benchmark.parts.values(), *rules) for part in of_task]
+    for name, average in benchmark.section.averages():
+        if average.part is not None and average.part not in parts and average.part.split(".")[0] not in parts:
+            listed = ", ".join(dict.fromkeys(parts))
+            raise ConfigError(
+                f"{benchmark.name}: {name}.part: the score has no part {average.part!r}; parts: {listed}"
+                f"{did_you_mean(average.part, parts)}"
             )
 
 

@@ -99,10 +99,11 @@ def test_broken_files_and_media_stop_nothing_else(tmp_path):
     (files / "ScreenSpot-Pro" / "images" / "1.png").unlink()
     clip = files / "Charades_v1_480" / "0.mp4"
     clip.write_bytes(clip.read_bytes()[:900])
-    out = tmp_path / "out"
+    out = tmp_path / "out:x:"  # rich would print a cross
     said = mmrl(*arguments(files, out, "mmstar", "screenspot_pro", "charades_sta"))
     assert said.code == 1
     assert said.line_with("mmstar: cannot run", "not a Parquet file")
+    assert f"results: {out}\n" in said.err, "paths and reasons are printed as they are"
     found = results(out)["benchmarks"]
     assert "not a Parquet file" in found["mmstar"]["problem"]
     for name in ("screenspot_pro", "charades_sta"):

@@ -177,6 +177,14 @@ def test_reasoning_without_a_verdict_is_refused(tmp_path):
         task(tmp_path, reasoning="cot", score=by_task)
 
 
+def test_a_further_score_of_a_part_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"mine: also.x.part: the score has no part 'cto'; parts: correct, cot; .*'cot'"
+    ):
+        task(tmp_path, also={"x": {"part": "cto"}})
+    assert task(tmp_path, also={"x": {"part": "cot"}, "y": {"part": "cot.length"}}).section.also.keys() == {"x", "y"}
+
+
 def test_one_answer_has_numbers_of_repeats_only_with_reasoning(tmp_path):
     once = {"answers": {"repeats": 1}}
     rows = [question("a", 1, cot="1"), question("b", 1, cot="0")]
