@@ -137,6 +137,13 @@ class Algorithm:
         hook = self._single("sampler")
         return hook(prompt_ids, generator) if hook else torch.arange(len(prompt_ids))
 
+    @property
+    def frames(self) -> Callable[..., torch.Tensor | None] | None:
+        """(sample, a MediaEntry of its prompt, share of the stage's steps done) -> its new frames, uint8 of the same
+        shape, or None; None: prompts are shown as they are.
+        """
+        return self._single("frames")
+
     def budget(self, prompt_ids: Sequence[str], group_size: int) -> torch.Tensor:
         """Completions per prompt: (P,) int64."""
         hook = self._single("budget")

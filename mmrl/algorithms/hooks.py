@@ -4,6 +4,7 @@ A step runs the hooks in this order; each has an identity default, so without pl
 
     draw(pool, count, chance) -> row numbers           which rows of the dataset come next           the loader's order
     sampler(prompt_ids, generator) -> index_P          which of the loader's prompts to use          all, in order
+    frames(sample, entry, progress) -> frames or None  other pixels of a prompt's medium             its own
     budget(prompt_ids, group_size) -> n_P              completions per prompt                        group_size
     prefixes(drawn, n_P) -> ids per completion, or ()  forced first tokens of the first round        none
     second_round(batch, generate) -> batch             rows added or replaced by more generation     the batch
@@ -54,6 +55,7 @@ from mmrl.plugins import check_options, resolve_module
 HOOKS = (
     "draw",
     "sampler",
+    "frames",
     "budget",
     "prefixes",
     "second_round",
@@ -68,7 +70,7 @@ HOOKS = (
     "aggregate",
     "on_step_end",
 )
-SINGLE_HOOKS = ("draw", "sampler", "budget", "prefixes", "advantage", "policy_loss", "aggregate")
+SINGLE_HOOKS = ("draw", "sampler", "frames", "budget", "prefixes", "advantage", "policy_loss", "aggregate")
 NEEDS = ("old", "ref")
 REQUESTS = (*PLAIN, *(f"{name}:<0 to 1>" for name in PARAMETRIC), *(f"{name}:<number>" for name in COUNTED))
 _KNOWN = ", ".join((*NEEDS, *REQUESTS))

@@ -77,7 +77,7 @@ class SecondRound:
         """
         item = self.prepared[gid]
         sample = extended(item.sample, name, text)
-        media = item.prompt.media if frames is None else [_redrawn(entry, frames(entry)) for entry in item.prompt.media]
+        media = item.prompt.media if frames is None else [redrawn(entry, frames(entry)) for entry in item.prompt.media]
         prompt = render(sample, media, self.run.processor)
         limit = stage_data(self.run.config, self.section).max_prompt_tokens
         return Prepared(sample, prompt, item.halvings) if len(prompt.prompt_ids_T) <= limit else None
@@ -163,7 +163,7 @@ class SecondRound:
         return self.run.processor.decode(ids, skip_special_tokens=True)
 
 
-def _redrawn(entry: MediaEntry, frames_F3HW: torch.Tensor) -> MediaEntry:
+def redrawn(entry: MediaEntry, frames_F3HW: torch.Tensor) -> MediaEntry:
     """The medium with other pixels, and a key that is theirs."""
     assert frames_F3HW.shape == entry.frames_F3HW.shape and frames_F3HW.dtype == torch.uint8
     pixels = hashlib.blake2b(frames_F3HW.contiguous().numpy().tobytes(), digest_size=16).hexdigest()

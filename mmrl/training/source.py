@@ -37,6 +37,7 @@ from mmrl.training.rollouts import (
 )
 from mmrl.training.runtime import Runtime
 from mmrl.training.schedule import checkpoint_due, validation_due
+from mmrl.training.second_round import redrawn
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,11 @@ class RolloutSource:
         return config.rollout.steps_ahead > 0 and not pauses
 
     def _draw(self, groups: int, *, seed: tuple[int, int]) -> Round:
-        self.loader.at(self.progress(seed[0]))
+        progress = self.progress(seed[0])
+        self.loader.at(progress)
         prepared = self._choose(next_prompts(self.run, self.section, self.loader, count=groups), seed=seed)
+        if self.algorithm.frames is not None:
+            prepared = distributed.together(lambda: [self._redrawn(item, progress) for item in prepared])
         return Round(tuple(prepared), seed, tuple(self._requests(prepared, seed=seed)))
 
     def _requests(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> list[Request]:
@@ -140,6 +144,15 @@ class RolloutSource:
             reports=self.algorithm.reports,
         )
         return requests_for(prepared, spec)
+
+    def _redrawn(self, item: Prepared, progress: float) -> Prepared:
+        """The prompt with the pixels that the hook gives its media: sampled and trained on so."""
+        assert self.algorithm.frames is not None
+        media = []
+        for entry in item.prompt.media:
+            frames_F3HW = self.algorithm.frames(item.sample, entry, progress)
+            media.append(entry if frames_F3HW is None else redrawn(entry, frames_F3HW))
+        return replace(item, prompt=replace(item.prompt, media=tuple(media)))
 
     def _choose(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> list[Prepared]:
         generator = torch.Generator().manual_seed(derive_seed(self.run.config.seed, self.section.name, *seed))
