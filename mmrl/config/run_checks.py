@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mmrl.config.checks import Located, Problems
+from mmrl.config.checks import SCORED_KINDS, Located, Problems
 from mmrl.config.rollout_checks import check_engine_installed
 from mmrl.config.schema import CardSection, RewardPart
 from mmrl.errors import ConfigError, MmrlError
@@ -123,6 +124,19 @@ def check_makers(run: Located) -> Problems:
             check_options(maker, section.options, where=f"key '{key}.options' ({section.rows})", skip=2)
         except MmrlError as error:
             yield run.at(f"{key}.rows", str(error))
+            continue
+        yield from _unscored_task(run, i, maker)
+
+
+def _unscored_task(run: Located, index: int, maker: Callable[..., object]) -> Problems:
+    """A scored stage takes rows whose task, an option of what makes them, has no rewards."""
+    source = run.config.stages[index]
+    option = inspect.signature(maker).parameters.get("task")
+    task = source.sample.options.get("task", option.default if option else None)
+    takers = [s.name for s in run.config.stages if s.rows_from == source.name and s.kind in SCORED_KINDS]
+    if option is not None and takers and task not in run.config.rewards.tasks:
+        fact = f"stage {source.name!r} makes rows of the task {task!r} for stage {takers[0]!r}"
+        yield run.at(f"stages.{index}.sample", f"{fact}, which 'rewards.tasks' lacks; list its reward parts there")
 
 
 def check_spaces(run: Located) -> Problems:

@@ -90,9 +90,10 @@ def test_the_reference_is_the_policy_as_the_stage_began(tmp_path):
     assert row["dpo/margin"] == pytest.approx(0, abs=1e-5)
 
 
-def test_two_processes_train_as_one(tmp_path):
+@pytest.mark.parametrize("zero_stage", [2, 3])
+def test_two_processes_train_as_one(tmp_path, zero_stage):
     path = write(tmp_path, sft_weight=0.5)
-    arguments = [str(path), *COMMON, "name=two", "train.zero_stage=2"]
+    arguments = [str(path), *COMMON, "name=two", f"train.zero_stage={zero_stage}"]
     assert train(load_config(path, [*COMMON, "name=one"])) == 0
     assert run_jobs(tmp_path, [{"name": "two", "train": arguments}], processes=2)["two"] == 0
     assert_same(tmp_path / "runs")

@@ -129,5 +129,8 @@ def test_what_cannot_be_is_refused(tmp_path):
         load_config(path, [*COMMON, f"stages.1.data={{train: [{{path: {tmp_path / 'train.jsonl'}}}]}}"])
     with pytest.raises(ConfigError, match=r"stages.0.sample.options.*unknown option 'trheshold'"):
         train(load_config(path, [*COMMON, "stages.0.sample={rows: correct, options: {trheshold: 1}}"]))
+    judged = ["stages.1.kind=grpo", "stages.0.sample={rows: judge}"]
+    with pytest.raises(ConfigError, match=r"'sample1' makes rows of the task 'judge' for stage 'sft1', which 'rewards"):
+        train(load_config(path, [*COMMON, *judged]))
     with pytest.raises(DataError, match=r"rows/sample1.jsonl: stage 'sample1' kept no rows"):
         train(load_config(path, [*COMMON, "stages.0.sample.options={kind: correct, threshold: 5.0}"]))
