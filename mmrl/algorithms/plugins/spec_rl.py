@@ -11,7 +11,7 @@ draft that is kept whole costs no new token; what is trained on has the log-prob
 
 The residual needs q beside the drafted token. Of each place the 8 most likely tokens are remembered if q is at least
 `floor`; a drafted token that is not among them is never kept, which leaves the distribution exact: its residual is p.
-A remembered completion takes about 8 + 8 bytes per token and per remembered alternative; as JSON a third more. Exact
+A remembered completion takes 9 bytes per token and 8 per remembered alternative, as JSON a third more. Exact
 with `rollout.steps_ahead` 0 and without top-k, top-p and min-p: both passes are the trainer's.
 
 lenience e^.5. Source: ShopeeLLM/Spec-RL@97da99e, read in code (which also has the same random numbers in every step);
