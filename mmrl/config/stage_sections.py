@@ -30,8 +30,8 @@ class SampleSection(Section):
 
     rows: str = Field(
         default="correct",
-        description="correct, format_pairs, reward_pairs, verify, judge, aggregate, reflect, questions or "
-        "./file.py:function; see training.md",
+        description="correct, format_pairs, damaged_pairs, reward_pairs, verify, judge, aggregate, reflect, questions "
+        "or ./file.py:function; see training.md",
     )
     options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of what makes the rows")
     n: PositiveInt | None = Field(default=None, description="completions of each prompt; null: rollout.group_size")

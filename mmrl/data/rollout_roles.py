@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterator
 
 from mmrl.config.section import PositiveInt, Probability
-from mmrl.data.rollout_rows import MadeRow, Maker, SampledGroup, correct, format_pairs, reward_pairs
+from mmrl.data.rollout_rows import MadeRow, Maker, SampledGroup, correct, damaged_pairs, format_pairs, reward_pairs
 
 VERIFY = "\n\nAn answer to this was:\n{0}\n\nIs it correct? Answer Yes or No."
 JUDGE = "\n\nAnswer A:\n{0}\n\nAnswer B:\n{1}\n\nOne of them is correct. Which one? Answer A or B."
@@ -121,6 +121,7 @@ def questions(
 ROW_MAKERS: dict[str, Maker] = {
     "correct": correct,
     "format_pairs": format_pairs,
+    "damaged_pairs": damaged_pairs,
     "reward_pairs": reward_pairs,
     "verify": verify,
     "judge": judge,

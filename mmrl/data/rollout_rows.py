@@ -11,6 +11,8 @@ Rows to learn by heart (sft), pairs (dpo):
                    arXiv:2503.17352; abstract)
     format_pairs   a well-formed completion over an ill-formed one that is as right: SPECS's self-distilled pairs
                    (abstract; the form is what parts with `is_format` score)
+    damaged_pairs  a well-formed right completion over itself with tags lost, where sampling gives no ill-formed ones:
+                   the other way to SPECS's pairs (which tags are lost is this project's choice)
     reward_pairs   the best completion over the worst
 """
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,6 +74,7 @@ class MadeRow:
     columns: dict[str, Any] = field(default_factory=dict)
 
 
+_TAG = re.compile(r"</?[A-Za-z_]+>")
 Maker = Callable[..., Iterable[MadeRow]]
 
 
@@ -119,6 +123,21 @@ def format_pairs(
         if abs(group.scores[a] - group.scores[b]) <= tolerance and group.forms[a] - group.forms[b] >= least_gap
     ]
     yield from _disjoint(group, [pair for pair in pairs if not group.cut[pair[0]]], most=most)
+
+
+def damaged_pairs(
+    group: SampledGroup, chance: random.Random, *, threshold: float = 0.5, most: PositiveInt = 1
+) -> Iterator[MadeRow]:
+    """Up to `most` right completions of perfect form, each over its own text without its tags, or without one of them.
+
+    `<think>a</think><answer>b</answer>` over `ab`, or over `<think>a<answer>b</answer>`.
+    """
+    formed = [n for n in group.right(threshold) if group.forms[n] >= 1 and _TAG.search(group.texts[n])]
+    for n in chance.sample(formed, min(most, len(formed))):
+        text = group.texts[n]
+        tag = chance.choice(list(_TAG.finditer(text)))
+        damaged = _TAG.sub("", text) if chance.random() < 0.5 else text[: tag.start()] + text[tag.end() :]
+        yield MadeRow(columns={"chosen": text, "rejected": damaged})
 
 
 def reward_pairs(

@@ -15,6 +15,7 @@ from mmrl.data.rollout_rows import (
     SampledGroup,
     as_json,
     correct,
+    damaged_pairs,
     format_pairs,
     mean_form,
     read_made_rows,
@@ -65,6 +66,20 @@ def test_pairs_by_form_are_equally_right():
     assert list(format_pairs(group([1, 0], forms=[1, 0]), chance())) == []
     assert list(format_pairs(group([1, 1]), chance())) == []  # a task without format parts
     assert len(list(format_pairs(scored, chance(), most=1))) == 1
+
+
+def test_a_damaged_answer_keeps_its_words_and_loses_tags():
+    said = "<think>a</think><answer>b</answer>"
+    scored = group([1, 1, 0, 1], texts=[said, "no tags", said, said], forms=[1, 1, 1, 0])
+    damaged = set()
+    for seed in range(40):
+        [row] = damaged_pairs(scored, random.Random(seed), most=4)
+        assert row.columns["chosen"] == said
+        damaged.add(row.columns["rejected"])
+    assert damaged == {
+        *("ab", "a</think><answer>b</answer>", "<think>a<answer>b</answer>"),
+        *("<think>a</think>b</answer>", "<think>a</think><answer>b"),
+    }
 
 
 def test_pairs_by_reward_take_the_furthest_first():
