@@ -12,6 +12,7 @@ MAKE_TASKS_EXAMPLES = (
     "mmrl make-tasks video-jigsaw clips ordered --pieces 4 --min-seconds 8",
     "mmrl make-tasks document pages transcripts",
     "mmrl make-tasks multiple-choice open.jsonl choices --card llava",
+    "mmrl make-tasks composed solved.jsonl pairs --pieces 2",
     "mmrl make-tasks logic-puzzles plan.yaml puzzles --val-share 0.05",
 )
 
@@ -21,10 +22,10 @@ def make_tasks(
         str,
         typer.Argument(
             help="image-jigsaw, video-jigsaw, points-3d, rotation, position, contrastive, clip-order, arrow-of-time, "
-            "masked-patch, document, multiple-choice or logic-puzzles"
+            "masked-patch, document, multiple-choice, composed or logic-puzzles"
         ),
     ],
-    folder: Annotated[Path, typer.Argument(help="Folder of pictures, clips or documents; for the last two a file")],
+    folder: Annotated[Path, typer.Argument(help="Folder of pictures, clips or documents; for the last three a file")],
     out: Annotated[Path, typer.Argument(help="Folder to write")],
     seed: Annotated[int, typer.Option(min=0, help="Same seed and files, same rows.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="Versions of each source, each shuffled anew.")] = 1,
@@ -34,14 +35,14 @@ def make_tasks(
     ] = False,
     grid: Annotated[str | None, typer.Option(metavar="ROWSxCOLUMNS", help="Tiles; 3x3 (masked-patch: 4x4).")] = None,
     pieces: Annotated[
-        int | None, typer.Option(help="Clips, points, patches or options; 6, 6, 4 and 4 (clip-order: 3).")
+        int | None, typer.Option(help="Clips, points, patches, options or questions; 6, 6, 4, 4 and 2 (clip-order: 3).")
     ] = None,
     trim: Annotated[float | None, typer.Option(help="video-jigsaw: share cut off at each end; 0.1.")] = None,
     min_seconds: Annotated[float | None, typer.Option(help="Skip shorter clips; 24 (clip-order: 3).")] = None,
     depth_scale: Annotated[
         float | None, typer.Option(help="points-3d: metres of one unit of whole-number depths; 0.001.")
     ] = None,
-    card: Annotated[str | None, typer.Option(help="multiple-choice: card of the rows; easyr1.")] = None,
+    card: Annotated[str | None, typer.Option(help="multiple-choice, composed: card of the rows; easyr1.")] = None,
     renderer: Annotated[
         str | None, typer.Option(metavar="pages|browser", help="document: paper, or HTML in Chromium; pages.")
     ] = None,

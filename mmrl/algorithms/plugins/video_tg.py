@@ -11,8 +11,8 @@
 mask .8, relaxed_at .5 of 1000 steps: .8 at step 0, .4 at 250, 0 from 500 on. Answer [10, 18], slack 1: 21.5 drops
 the row, 18.6 does not.
 
-Source: the abstract (2510.23397) and third parties; its repository is not public. Schedule, thresholds and black in place
-of dropped frames are guesses. mask 0 without `timestamps` is GRPO.
+Source: the abstract (2510.23397) and third parties; its repository is not public. Schedule, thresholds and black in
+place of dropped frames are guesses. mask 0 without `timestamps` is GRPO.
 """
 
 import random

@@ -12,6 +12,7 @@ from typing import Any
 from mmrl.data.make_tasks import folder
 from mmrl.data.make_tasks.choices import MultipleChoice
 from mmrl.data.make_tasks.clips import ClipOrder, VideoJigsaw, arrow_of_time
+from mmrl.data.make_tasks.composed import Composed
 from mmrl.data.make_tasks.depth import DepthOrder
 from mmrl.data.make_tasks.logic import LogicPuzzles, planned
 from mmrl.data.make_tasks.pictures import Contrastive, ImageJigsaw, MaskedPatch, position, rotation
@@ -169,6 +170,15 @@ KINDS: dict[str, Kind] = {
         chance=lambda options: f"{1 / options.pieces:.3g}",
         budgets=_PICTURE | _CLIP,
         defaults={"pieces": 4, "card": "easyr1"},
+    ),
+    "composed": Kind(
+        "questions of a data file behind each other, each with the answer of the one before",
+        folder.rows,
+        lambda sources, options: Composed(sources, options.pieces),
+        reward="math",
+        chance=lambda options: "0",
+        budgets={},
+        defaults={"pieces": 2, "card": "easyr1"},
     ),
     "logic-puzzles": Kind(
         "logic puzzles of the kinds and levels that a file plans",
