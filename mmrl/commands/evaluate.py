@@ -253,7 +253,10 @@ def _plan(
         is_scored=not request.predict_only,
     )
     if request.rescore and job.todo:
-        raise ConfigError(f"--rescore: {len(job.todo)} of {rows.size} questions have no stored answer in {folder}")
+        raise ConfigError(
+            f"--rescore: {len(job.todo)} of {rows.size} questions have no stored answer in {folder} (of places, none that"
+            " --predict-only stored can be scored); without --rescore they are asked"
+        )
     return _Plan(job, rows, {key: known[key] for key in keys if key in known}, failed)
 
 
@@ -355,7 +358,18 @@ def _finished(plan: _Plan, out: Path, console: Console) -> Outcome:
     questions = questions_of(plan.rows, records, job.scores, job.router)
     write_scores(out / job.benchmark.name, questions, job.benchmark.section)
     budgets = budgets_of(job.samples, job.preparer.config)
-    return outcome_of(job.benchmark, questions, budgets=budgets, judge_calls=job.judge_calls)
+    outcome = outcome_of(job.benchmark, questions, budgets=budgets, judge_calls=job.judge_calls)
+    _tell_of_unscored(outcome, job.reward_problem, console)
+    return outcome
+
+
+def _tell_of_unscored(outcome: Outcome, problem: str, console: Console) -> None:
+    if outcome.numbers is not None and (count := outcome.numbers.n_unscored):
+        console.print(
+            f"{outcome.benchmark.name}: {count} of {outcome.numbers.n_total} questions are unscored, for their reward"
+            f" failed, and count 0; the first: {problem}; --rescore scores them again",
+            markup=False,
+        )
 
 
 def _tell_of_failures(name: str, records: Mapping[str, Sequence[Record]], console: Console) -> None:

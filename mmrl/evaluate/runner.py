@@ -47,6 +47,7 @@ class Job:
     """One benchmark of an evaluation. todo: indices of the questions to ask. scores: by (key, repeat).
 
     is_scored: False: answers are stored only. done, failed: of the questions to ask. judge_calls: for all scores.
+    reward_problem: what the first reward that failed said.
     """
 
     benchmark: Benchmark
@@ -60,6 +61,7 @@ class Job:
     done: int = 0
     failed: int = 0
     judge_calls: JudgeCalls = NONE
+    reward_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,6 +269,7 @@ class _Scored:
         samples, scoring = self._sent.popleft()
         scores = scoring.finish()
         self.job.judge_calls += scores.judge_calls
+        self.job.reward_problem = self.job.reward_problem or next(iter(scores.messages.values()), "")
         for group, (sample, values) in enumerate(zip(samples, scores.task_scores, strict=True)):
             for repeat, value in enumerate(values):
                 self.job.scores[sample.sample_id, repeat] = Score(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from makers.benchmarks import ROWS, write_benchmarks
 from makers.command import mmrl
+from makers.signs import write_signs
 from makers.tiny_models import tiny_model_dir
 
 from mmrl.evaluate.benchmark import load_benchmark, shipped_benchmarks
@@ -116,6 +117,19 @@ def test_broken_files_and_media_stop_nothing_else(tmp_path):
     assert mmrl(*again, "--strict").code == 1, "what failed is not asked again unless told to"
     assert mmrl(*again, "--strict", "--retry-failed").code == 0
     assert results(out)["benchmarks"]["charades_sta"]["n_failed"] == 0
+
+
+def test_an_answer_whose_reward_fails_is_unscored_and_the_reason_is_said(tmp_path):
+    task = write_signs(tmp_path, count=2)
+    (tmp_path / "letters.py").write_text("def score(completion, sample):\n    return sample.columns['weight']\n")
+    said = mmrl(*arguments(tmp_path, tmp_path / "out", str(task)))
+    row = results(tmp_path / "out")["benchmarks"]["signs"]
+    assert (row["score"], row["n_total"], row["n_unscored"]) == (0.0, 2, 2)
+    assert said.line_with("signs: 2 of 2 questions are unscored", "letters.py", "weight", "--rescore")
+    (tmp_path / "letters.py").write_text("def score(completion, sample):\n    return 1.0\n")
+    again = mmrl(*arguments(tmp_path, tmp_path / "out", str(task)), "--rescore")
+    assert "unscored," not in again.err
+    assert results(tmp_path / "out")["benchmarks"]["signs"]["score"] == 1.0
 
 
 def test_what_cannot_be_scored_is_refused_before_anything_is_loaded(files, tmp_path):
