@@ -5,8 +5,8 @@ and 0.9: 1 to 7 successes are kept, 0 and 8 dropped. Unscored completions are le
 scored one is dropped.
 
 EasyR1's online filtering is `strict` with low 0.01 and high 0.99 beside `algorithm.dynamic_sampling`, which fills the
-batch again (there for at most 20 rounds). Of groups with 0, 2, 8 and 6 of 8 right it keeps the second and the fourth, as
-`dynamic_sampling` alone does where rewards are 0 and 1. Both read in code.
+batch again (there for at most 20 rounds). Of groups with 0, 2, 8 and 6 of 8 right it keeps the second and the fourth,
+as `dynamic_sampling` alone does where rewards are 0 and 1. Both read in code.
 
 Shape letters: N completions.
 """

@@ -279,7 +279,7 @@ def test_needs_of_plugins_are_collected_and_enforced(tmp_path):
             "def advantages(r, batch, settings):\n    return r\n",
             "'advantages' is no hook (helpers start with '_'); did you mean 'advantage'?",
         ),
-        ("x = 1\n", "defines no hook; hooks: sampler, budget"),
+        ("x = 1\n", "defines no hook; hooks: draw, sampler"),
         ("NEEDS = ('logits',)\ndef keep(b, r):\n    return r\n", "NEEDS names 'logits'; known: old, ref, entropy"),
         ("def keep(b, r:\n", "p.py:2: '(' was never closed"),
         ("import no_such_module\n", "cannot be imported: No module named 'no_such_module'"),
