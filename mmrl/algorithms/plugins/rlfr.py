@@ -10,9 +10,9 @@ update. After each step the flow makes one step on at most `tokens` tokens of th
 `threshold`. In the first `warmup_steps` it only learns: the source begins with a flow learnt from expert data. Each
 process has a flow of its own; it is part of the checkpoint's JSON, 4 / 3 of 12 bytes a weight.
 
-coef .01, time .8, floor .6, top 15, lr 1e-4, blocks 6, n 8. Source: Jinghaoleven/RLFR@1589879, read in code; there the
-width is the model's hidden size, each token has a noise of its own, min-max of equal scores is NaN, and scores are at
-the states themselves. warmup_steps and the smaller width are this project's. coef 0: GRPO.
+coef .01, time .8, floor .6, top 15, lr 1e-4, blocks 4 (for models of 1.5B and 3B; 6 for larger ones), n 8. Source:
+Jinghaoleven/RLFR@1589879, read in code; there the width is the model's hidden size, each token has a noise of its own,
+and min-max of equal scores is NaN. warmup_steps and the smaller width are this project's. coef 0: GRPO.
 
 Errors [.2, .5, .9, .4]: scores [.8, 2, 3.6, 1.6], scaled [0, .4286, 1, .2857], kept [0, 0, 1, 0]: A of a group of equal
 rewards -.01, -.01, -.01, 0.
@@ -38,7 +38,10 @@ CONSTANT_GROUP = "what the flow charges from each token on"
 
 
 class Plugin:
-    """width, blocks: of the flow. tokens: most that it learns from in a step. threshold: the least right reward."""
+    """width, blocks: of the flow; None: a quarter of the hidden size. tokens: most that it learns from in a step.
+
+    threshold: the least reward of a right answer.
+    """
 
     def __init__(
         self,
@@ -48,8 +51,8 @@ class Plugin:
         floor: Probability = 0.6,
         top: PositiveInt = 15,
         lr: PositiveFloat = 1e-4,
-        width: PositiveInt = 256,
-        blocks: PositiveInt = 6,
+        width: PositiveInt | None = None,
+        blocks: PositiveInt = 4,
         tokens: PositiveInt = 4096,
         warmup_steps: NonNegativeInt = 50,
         threshold: float = 0.5,
@@ -58,7 +61,7 @@ class Plugin:
         if not 0 < time < 1:
             raise ConfigError(f"rlfr: time ({time:g}) must lie between 0 and 1")
         self._coef, self._time, self._floor, self._top, self._lr = coef, time, floor, top, lr
-        self._flow_shape, self._tokens, self._warmup = {"width": width, "blocks": blocks}, tokens, warmup_steps
+        self._width, self._blocks, self._tokens, self._warmup = width, blocks, tokens, warmup_steps
         self._threshold, self._seed = threshold, seed
         self._trainer: FlowTrainer | None = None
         self._steps = 0
@@ -105,7 +108,8 @@ class Plugin:
     def _flow(self, batch: RolloutBatch) -> FlowTrainer:
         if self._trainer is None:
             size = _grid(batch, LAYERS[0]).shape[2]
-            self._trainer = self._new({"size": size, "layers": len(LAYERS), **self._flow_shape})
+            width = self._width or max(size // 4, 1)
+            self._trainer = self._new({"size": size, "width": width, "blocks": self._blocks, "layers": len(LAYERS)})
         return self._trainer
 
     def _new(self, shape: dict[str, int]) -> FlowTrainer:
