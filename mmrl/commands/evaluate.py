@@ -254,8 +254,8 @@ def _plan(
     )
     if request.rescore and job.todo:
         raise ConfigError(
-            f"--rescore: {len(job.todo)} of {rows.size} questions have no stored answer in {folder} (of places, none that"
-            " --predict-only stored can be scored); without --rescore they are asked"
+            f"--rescore: {len(job.todo)} of {rows.size} questions have no stored answer in {folder} (of places, none"
+            " that --predict-only stored can be scored); without --rescore they are asked"
         )
     return _Plan(job, rows, {key: known[key] for key in keys if key in known}, failed)
 
