@@ -5,42 +5,19 @@ from collections import Counter
 import pytest
 import torch
 from makers.batches import make_batch
+from makers.made_rounds import MadeRound
 from makers.plugin_values import end_step, plugin
-
-from mmrl.data.sample import MediaPart, Message, Sample, TextPart
-
-MESSAGES = (Message("system", (TextPart("Think."),)), Message("user", (MediaPart(0), TextPart("2 + 2?"))))
-
-
-class Round:
-    """Stands in for the trainer: texts by row, and a record of what is asked."""
-
-    def __init__(self, texts=None):
-        self.texts, self.asked = texts, []
-
-    def sample(self, gid):
-        return Sample(f"s{gid}", "math", "image", MESSAGES, answer="4", answer_space="0..1000", dataset="d")
-
-    def text(self, batch, row):
-        return self.texts[row] if self.texts else f"thought {row}\nanswer {row}"
-
-    def ask(self, samples, *, n):
-        self.asked += samples
-        size = len(samples) * n
-        return make_batch([1] * size, gid=[100 + i // n for i in range(size)], kind=("recycled",) * size)
 
 
 def items(rewards, gid=None, texts=None, step=0, **options):
     batch = make_batch([1] * len(rewards), gid=gid, rewards=rewards, step=step)
-    given = Round(texts)
+    given = MadeRound(texts)
     used = plugin("spark", **options)
     merged = used.hooks["second_round"](batch, given)
     return given.asked, merged, used
 
 
-def words(sample):
-    assert sample.messages[0] == MESSAGES[0] and sample.messages[1].parts[:2] == MESSAGES[1].parts
-    return sample.messages[1].parts[2].text
+words = MadeRound.words
 
 
 def test_all_right_is_one_judging_item_on_the_first_answer():
