@@ -25,6 +25,7 @@ from mmrl.config.schema import DataSection, DatasetSection, RunConfig, StageSect
 from mmrl.data.cache import Opener, PixelCache
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.fit import Fit, processor_at
+from mmrl.data.preference import pair_problem
 from mmrl.data.prepare import Prepared, Preparer
 from mmrl.data.readers import SampleSet, read_dataset
 from mmrl.data.sample import GeometryKind
@@ -143,6 +144,7 @@ class Checker:
             report.tasks = dict(samples.task_counts())
             scored = self._scored(report)
             report.contradictions += self.fit.problems(report.key, report.section, samples, scored=scored)
+            report.contradictions += self._pair_problems(report, samples)
             if not report.contradictions:  # else each sample would only repeat them
                 self._cost(report, samples, self._preparer(lenient, log, opener))
         except ConfigError as error:
@@ -152,6 +154,13 @@ class Checker:
         report.rows, report.bad = log.total(report.name), log.rows
         report.problems += _policy_problems(report)
         return report
+
+    def _pair_problems(self, report: DatasetReport, samples: SampleSet) -> Iterator[str]:
+        """Rows of dpo stages are pairs of replies."""
+        for stage in self.config.stages if report.split == "train" else ():
+            is_its_data = stage.rows_from is None and (stage.data or self.config.data) is report.data
+            if stage.kind == "dpo" and is_its_data and (problem := pair_problem(samples.of_tasks(stage.tasks))):
+                yield self.fit.run.at(f"{report.key}.card", problem)
 
     def _preparer(self, data: DataSection, log: SkippedLog, opener: Opener) -> Preparer:
         return Preparer(

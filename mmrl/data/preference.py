@@ -10,7 +10,7 @@ the prompt too: `card: {preset: trl, columns: {prompt: chosen}}`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mmrl.data.sample import Sample
@@ -27,6 +27,16 @@ def preference_pair(sample: Sample) -> tuple[str, str]:
     if chosen == rejected:
         raise DataError(f"{sample.where}: the chosen and the rejected reply are equal; a pair needs two different ones")
     return chosen, rejected
+
+
+def pair_problem(samples: Sequence[Sample]) -> str | None:
+    """What is wrong with the first of the rows as a pair; None if nothing is. A card that does not fit fails there."""
+    try:
+        for sample in samples[:1]:
+            preference_pair(sample)
+    except DataError as error:
+        return str(error)
+    return None
 
 
 def _reply(sample: Sample, columns: tuple[str, ...]) -> str:

@@ -14,13 +14,13 @@ from mmrl.config.checks import SCORED_KINDS, Located
 from mmrl.config.schema import RunConfig, StageSection
 from mmrl.data.fit import Fit, processor_at
 from mmrl.data.loader import Loader, loader_over
-from mmrl.data.preference import preference_pair
+from mmrl.data.preference import pair_problem
 from mmrl.data.readers import SampleSet, read_datasets
 from mmrl.data.rollout_rows import read_made_rows
 from mmrl.data.score_names import HeldOut, idle_tasks, score_problems
 from mmrl.data.skipped import SkippedLog
 from mmrl.data.templates import dataset_name
-from mmrl.errors import ConfigError, DataError
+from mmrl.errors import ConfigError
 from mmrl.scoring.router import Router
 from mmrl.training import distributed
 from mmrl.training.runtime import Runtime, stage_data
@@ -73,7 +73,8 @@ def check_rows(run: Located, rows: Sequence[StageRows], *, model_path: Path) -> 
                 tasks = samples.of_tasks(section.tasks).task_counts() if is_scored else ()
                 problems += fit.problems(key, dataset, samples, scored=set(tasks))
                 if split == "train" and section.kind == "dpo":
-                    problems += _pair_problems(run, key, samples.of_tasks(section.tasks))
+                    problem = pair_problem(samples.of_tasks(section.tasks))
+                    problems += [run.at(f"{key}.card", problem)] if problem else []
         misspelt, idle = fit.unused(datasets=list(datasets.items()))
     held_out = [_held_out(run.config, *stage) for stage in zip(run.config.stages, rows, strict=True)]
     problems += [*misspelt, *score_problems(run, held_out)]
@@ -81,15 +82,6 @@ def check_rows(run: Located, rows: Sequence[StageRows], *, model_path: Path) -> 
         raise ConfigError("\n".join(dict.fromkeys(problems)))
     tasks = {task for stage in rows for samples in (*stage.train, *stage.val) for task in samples.task_counts()}
     return [*idle, *idle_tasks(run, tasks)]
-
-
-def _pair_problems(run: Located, key: str, samples: SampleSet) -> Iterator[str]:
-    """What is wrong with the first row as a pair of replies: a card that does not fit fails there."""
-    try:
-        for sample in samples[:1]:
-            preference_pair(sample)
-    except DataError as error:
-        yield run.at(f"{key}.card", str(error))
 
 
 def _held_out(config: RunConfig, section: StageSection, rows: StageRows) -> HeldOut:

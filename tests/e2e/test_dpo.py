@@ -12,6 +12,7 @@ from makers.tiny_run import write_run
 from safetensors.torch import load_file
 
 from mmrl.config.load import load_config
+from mmrl.data.check import check
 from mmrl.errors import ConfigError
 from mmrl.training.checkpoint import find_checkpoints
 from mmrl.training.run import train
@@ -99,8 +100,9 @@ def test_two_processes_train_as_one(tmp_path, zero_stage):
     assert_same(tmp_path / "runs")
 
 
-def test_what_cannot_be_is_refused_at_the_start(tmp_path):
+def test_what_cannot_be_is_refused_at_the_start(tmp_path, capsys):
     path = write(tmp_path)
+    assert check(load_config(path, COMMON), media="none") == 0
     with pytest.raises(ConfigError, match=r"config.yaml.*'stages.0.dpo' is set but 'stages.0.kind' is 'sft'"):
         load_config(path, [*COMMON, "stages.0.kind=sft", "stages.0.dpo.beta=0.3"])
     with pytest.raises(ConfigError, match=r"dropout' is 0.1 but a dpo stage compares"):
@@ -109,4 +111,6 @@ def test_what_cannot_be_is_refused_at_the_start(tmp_path):
     (tmp_path / "train.jsonl").write_text(rows)
     with pytest.raises(ConfigError, match=r"train.jsonl:1 .*needs a column 'rejected'"):
         train(load_config(path, COMMON))
+    assert check(load_config(path, COMMON), media="none") == 2
+    assert "needs a column 'rejected'" in capsys.readouterr().out
     assert not (tmp_path / "runs" / "tiny" / "checkpoints").exists()
