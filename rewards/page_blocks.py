@@ -3,7 +3,9 @@ r"""A page in Markdown against its blocks: text, formulas, tables and the order 
 Formula: the mean of the values that the page has. `text`: 1 - edits / length of the longer text, edits and lengths each
 summed over matched blocks, of letters and digits alone. `formula`: the same of the formulas' sources. `table`: the mean
 TEDS of the tables. Reported beside them: `order`, 1 - edits of the order of the text blocks / its length;
-`table_structure`, TEDS without texts; `table_edit`, 1 - edits of the tables' HTML / length of the longer.
+`table_structure`, TEDS without texts; `table_edit`, 1 - edits of the tables' HTML / length of the longer. With `cdm`
+also `cdm`, the mean over the formulas of the F1 of their tokens where both are rendered by LaTeX; a formula that is no
+LaTeX scores 0, one of the dataset that is none is left out.
 Bounds: 0 to 1.
 Answer: the page in Markdown: formulas between \[ and \], \( and \), $$ or $, tables in HTML or Markdown; a page of more
 than 100,000 characters has no blocks. The dataset's answer is a list of blocks, `{kind, text, order, counts}`: kind
@@ -11,7 +13,8 @@ than 100,000 characters has no blocks. The dataset's answer is a list of blocks,
 matched and then left out.
 Space: none.
 Source: OmniDocBench's end-to-end evaluation with quick_match, read in VLMEvalKit's copy. There tables in LaTeX are
-converted by a program that is not needed here: they are none; bold and script letters are told apart in text.
+converted by a program that is not needed here: they are none; bold and script letters are told apart in text. `cdm`:
+v1.5's, after UniMERNet.
 Example: blocks `one`, `two` for `one two`: text 1 (neighbours are joined), order 1; `a b` and `c d` swapped: text 1,
 order 0; one of four cells of a table wrong: table 0.833333.
 """
@@ -19,7 +22,7 @@ order 0; one of four cells of a table wrong: table 0.833333.
 import functools
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +34,13 @@ from scipy.optimize import linear_sum_assignment
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError
 from mmrl.scoring.block_matching import quick_match
+from mmrl.scoring.cdm import rendered, similarity
 from mmrl.scoring.gold import bad_answer
-from mmrl.scoring.page_blocks import Block, Blocks, formula_of, letters_of, read_blocks
+from mmrl.scoring.page_blocks import Block, Blocks, formula_of, inside_marks, letters_of, read_blocks
 from mmrl.scoring.parse import extract_prediction
+from mmrl.scoring.sandbox.preflight import require_program, require_sandbox
 from mmrl.scoring.tables import MAX_TEXT, TableTree, outer_tables, parse_html, plain_html, teds
+from mmrl.scoring.tex_engine import INSTALL, PROGRAMS
 
 BOUNDS = (0.0, 1.0)
 _KINDS = ("text", "formula", "table")
@@ -48,6 +54,7 @@ class _Gold:
     plain: str
     order: int | None
     counts: bool
+    source: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +63,21 @@ class _Table:
     tree: TableTree | None
 
 
-def score(completion: str, sample: Sample) -> dict[str, float]:
+def preflight(options: Mapping[str, Any], timeout_s: float) -> None:
+    if options["cdm"]:
+        require_program(PROGRAMS, what="page_blocks with cdm: true", install=INSTALL)
+        require_sandbox("page_blocks with cdm: true", options, timeout_s=timeout_s)
+
+
+def score(
+    completion: str,
+    sample: Sample,
+    *,
+    cdm: bool = False,
+    time_limit_s: float = 8.0,
+    allow_weak_sandbox: bool = False,
+) -> dict[str, float]:
+    """`cdm`: formulas by the places of their rendered tokens too; `time_limit_s`: of all renderings of a page."""
     if not isinstance(sample.answer, list):
         raise bad_answer(sample, wanted="a list of blocks")
     try:
@@ -67,7 +88,7 @@ def score(completion: str, sample: Sample) -> dict[str, float]:
     page = read_blocks(text) if len(text) <= MAX_TEXT else Blocks((), (), ())
     values = {
         **(_texts(golds["text"], page.texts) if any(gold.counts for gold in golds["text"]) else {}),
-        **(_formulas(golds["formula"], page.formulas) if golds["formula"] else {}),
+        **(_formulas(golds["formula"], page.formulas, time_limit_s if cdm else None) if golds["formula"] else {}),
         **(_tables(golds["table"], page.tables) if golds["table"] else {}),
     }
     counted = [values[kind] for kind in _KINDS if kind in values]
@@ -88,7 +109,7 @@ def _golds(answer: str) -> Mapping[str, Sequence[Any]]:
         if kind == "table":
             found[kind] += _read_tables([text])
         elif plain := (letters_of if kind == "text" else formula_of)(text):
-            found[kind].append(_Gold(plain, block["order"], block.get("counts", True)))
+            found[kind].append(_Gold(plain, block["order"], block.get("counts", True), text))
     return found
 
 
@@ -106,13 +127,33 @@ def _texts(golds: Sequence[_Gold], blocks: Sequence[Block]) -> dict[str, float]:
     return {"text": _similarity(pairs), **({"order": order} if there else {})}
 
 
-def _formulas(golds: Sequence[_Gold], blocks: Sequence[Block]) -> dict[str, float]:
-    found = [plain for block in blocks if (plain := formula_of(block.text))]
-    matches = [match for match in quick_match([gold.plain for gold in golds], found) if match.golds]
+def _formulas(golds: Sequence[_Gold], blocks: Sequence[Block], time_limit_s: float | None) -> dict[str, float]:
+    """time_limit_s: for their renderings; None: they are compared by their sources alone."""
+    found = [(plain, block.text) for block in blocks if (plain := formula_of(block.text))]
+    plains = [plain for plain, _ in found]
+    matches = [match for match in quick_match([gold.plain for gold in golds], plains) if match.golds]
     pairs = [
-        ("".join(golds[n].plain for n in match.golds), "".join(found[n] for n in match.found)) for match in matches
+        ("".join(golds[n].plain for n in match.golds), "".join(plains[n] for n in match.found)) for match in matches
     ]
-    return {"formula": _similarity(pairs)}
+    drawn = {}
+    if time_limit_s is not None:
+        sources = [
+            (_joined(golds[n].source for n in match.golds), _joined(found[n][1] for n in match.found))
+            for match in matches
+        ]
+        drawn = _rendered_alike(sources, time_limit_s)
+    return {"formula": _similarity(pairs), **drawn}
+
+
+def _joined(sources: Iterable[str]) -> str:
+    return " ".join(map(inside_marks, sources))
+
+
+def _rendered_alike(pairs: Sequence[tuple[str, str]], time_limit_s: float) -> dict[str, float]:
+    drawn = rendered([formula for pair in pairs for formula in pair], time_limit_s=time_limit_s)
+    scores = [similarity(drawn[found], drawn[gold]) for gold, found in pairs]
+    known = [value for value in scores if value is not None]
+    return {"cdm": sum(known) / len(known)} if known else {}
 
 
 def _similarity(pairs: Sequence[tuple[str, str]]) -> float:

@@ -78,7 +78,7 @@ def counts_of(blocks: list[dict[str, Any]]) -> dict[str, int]:
     named = [
         *(["text"] if texts else []),
         *(["order"] if any(block["order"] for block in texts) else []),
-        *(["formula"] if "formula" in kinds else []),
+        *(["formula", "cdm"] if "formula" in kinds else []),
         *(["table", "table_structure", "table_edit"] if "table" in kinds else []),
     ]
     return dict.fromkeys(named, 1)

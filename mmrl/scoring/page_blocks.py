@@ -183,10 +183,18 @@ def formula_of(latex: str) -> str:
     >>> formula_of("$$ \\mathbf{X} \\quad = 1 \\tag{2} $$"), formula_of("\\[ {x}=1. \\]")
     ('{x}=1', '{x}=1')
     """
+    bare = _WITH_ARGUMENT.sub("", inside_marks(latex)).strip().strip(".")
+    return _STYLE.sub("", bare).strip(".").lower()
+
+
+def inside_marks(latex: str) -> str:
+    r"""A formula without the marks around it.
+
+    >>> inside_marks(" $$ X $$ "), inside_marks("x")
+    (' X ', 'x')
+    """
     inside = latex.strip()
     for opening, closing in _DELIMITERS:
         if inside.startswith(opening) and inside.endswith(closing) and len(inside) >= len(opening + closing):
-            inside = inside[len(opening) : -len(closing)]
-            break
-    bare = _WITH_ARGUMENT.sub("", inside).strip().strip(".")
-    return _STYLE.sub("", bare).strip(".").lower()
+            return inside[len(opening) : -len(closing)]
+    return inside

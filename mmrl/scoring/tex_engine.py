@@ -37,14 +37,14 @@ def compile_page(body: str, *, time_limit_s: float = 8.0) -> Result:
     return compile_document(_BEFORE % packages + body + _AFTER, time_limit_s=time_limit_s)
 
 
-def compile_document(document: str, *, time_limit_s: float = 8.0) -> Result:
-    """Compile a whole document once. The log is `files["page.log"]`."""
+def compile_document(document: str, *, time_limit_s: float = 8.0, go_on: bool = False) -> Result:
+    """Compile a whole document once. The log is `files["page.log"]`. go_on: past errors, as TeX can."""
     found = shutil.which(PROGRAMS[0])
     assert found is not None, "preflight looks for it"
     engine = Path(found)
     folders = [engine, engine.resolve(), *(Path(f) for f in _FOLDERS)]
     job = Job(
-        (str(engine), *_OPTIONS),
+        (str(engine), *(option for option in _OPTIONS if not (go_on and option == "-halt-on-error"))),
         files={"page.tex": document.encode("utf-8", "replace")},
         reads=tuple(Tree(path) for path in dict.fromkeys(folders) if path.exists()),
         env={"openin_any": "p", "openout_any": "p"},

@@ -55,4 +55,5 @@ def _omnidocbench(root: Path, rows: str) -> None:
 WRITERS: dict[str, Callable[[Path], None]] = {
     "omnidocbench_v1_0": lambda root: _omnidocbench(root, "rows_v1_0.jsonl"),
     "omnidocbench_v1_5": lambda root: _omnidocbench(root, "rows_v1_5.jsonl"),
+    "omnidocbench_v1_5_cdm": lambda root: _omnidocbench(root, "rows_v1_5.jsonl"),
 }

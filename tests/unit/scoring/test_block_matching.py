@@ -80,7 +80,9 @@ def test_blocks_of_the_published_file(tmp_path):
     assert cut["counts"] == {"text": 1, "order": 1} and cut["language"] == "english"
     assert [block["kind"] for block in mixed["blocks"]] == ["text", "formula", "table", "text"]
     assert mixed["blocks"][2]["text"] == TABLE and mixed["blocks"][3]["counts"] is False
-    assert mixed["counts"] == dict.fromkeys(("text", "order", "formula", "table", "table_structure", "table_edit"), 1)
+    assert mixed["counts"] == dict.fromkeys(
+        ("text", "order", "formula", "cdm", "table", "table_structure", "table_edit"), 1
+    )
     assert alone["counts"] == {} and alone["blocks"] == [
         {"kind": "text", "text": "A tree.", "order": 2, "counts": False}
     ]
