@@ -16,6 +16,7 @@ from mmrl.data.sample import Sample
 from mmrl.models.packing import Row, separate_rows
 from mmrl.rollout.hf_decode import is_complete
 from mmrl.rollout.sampling import derive_seed
+from mmrl.training import distributed
 from mmrl.training.runtime import Runtime
 from mmrl.training.step import logprob_pass
 
@@ -48,8 +49,12 @@ class Drawn:
         return self.prepared[prompt].sample
 
     def seed_of(self, prompt: int, purpose: str) -> int:
-        """A seed for what a hook decides by chance about a prompt, apart from that of its completions."""
-        return derive_seed(*self.seed, self.prompt_ids[prompt], prompt, purpose)
+        """A seed for what a hook decides by chance about a prompt, apart from that of its completions.
+
+        Prompts are dealt to the processes in turn; numbered so, a prompt has the seed it would have in one process.
+        """
+        number = distributed.rank() + prompt * distributed.world_size()
+        return derive_seed(*self.seed, self.prompt_ids[prompt], number, purpose)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """The ids of ordinary text as it stands at the beginning of a completion."""

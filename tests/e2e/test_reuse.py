@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from makers.in_processes import run_jobs
 from makers.rows import write_jsonl
 from makers.tiny_models import tiny_model_dir
+from makers.tiny_run import write_run
 
 from mmrl.config.load import load_config
 from mmrl.plugins import shipped_dir
@@ -63,3 +65,23 @@ def test_a_policy_that_moves_keeps_a_part(tmp_path: Path):
     assert 0.0 < steps[1]["spec_rl/kept_share"] < 1.0
     assert texts[0] != texts[1]
     assert all(row["policy/rollout_gap"] < 1e-4 for row in steps)  # log-probs are those of the present policy
+
+
+def test_two_processes_reuse_as_one(tmp_path: Path):
+    """Four prompts a step of nine: a prompt's drafts are those of whichever process had it last."""
+    stage = {"name": "rl", "kind": "grpo", "steps": 5, "prompts_per_step": 4, "lr": 1e-4}
+    algorithm = {"plugins": ["spec_rl"], "plugin_options": {"spec_rl": {"lenience": 1.0}}}
+    rollout = {"group_size": 3, "max_new_tokens": 4, "temperature": 0.05}
+    path = write_run(tmp_path, stages=[stage], algorithm=algorithm, rollout=rollout)
+    options = ["train.eps=1e-2", "data.val=[]"]
+    assert train(load_config(path, [*options, "name=one"])) == 0
+    jobs = [{"name": "two", "train": [str(path), *options, "name=two"]}]
+    assert run_jobs(tmp_path, jobs, processes=2)["two"] == 0
+    one, two = (
+        [json.loads(line) for line in (tmp_path / "runs" / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("one", "two")
+    )
+    keys = ("spec_rl/saved_tokens", "spec_rl/kept_share", "spec_rl/whole_share", "reward/mean", "grad_norm")
+    for mine, theirs in zip(one, two, strict=True):
+        assert {key: theirs[key] for key in keys} == pytest.approx({key: mine[key] for key in keys}, rel=1e-3)
+    assert one[-1]["spec_rl/saved_tokens"] > 0

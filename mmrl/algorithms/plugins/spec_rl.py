@@ -35,7 +35,7 @@ import torch
 from mmrl.algorithms.parts import rows_of_groups
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import NonNegativeFloat, Probability
-from mmrl.training.distributed import sum_over_ranks
+from mmrl.training.distributed import gather_objects, sum_over_ranks
 
 NEUTRAL: dict[str, Any] = {"lenience": 0.0}
 TOP = "top:8"
@@ -70,9 +70,12 @@ class _Draft:
         values_C[place[is_drafted]] = self.likely_logprobs[is_drafted]
         return values_C
 
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        return (self.ids_C, self.logprobs_C, self.count_C, self.likely, self.likely_logprobs)
+
     def state(self) -> list[str]:
-        arrays = (self.ids_C, self.logprobs_C, self.count_C, self.likely, self.likely_logprobs)
-        return [base64.b64encode(array.tobytes()).decode() for array in arrays]
+        return [base64.b64encode(array.tobytes()).decode() for array in self.arrays]
 
     @classmethod
     def of(cls, state: Sequence[str]) -> "_Draft":
@@ -121,10 +124,14 @@ class Plugin:
         metrics["spec_rl/whole_share"] = whole / max(drafts, 1)
         self._counts = [0.0, 0.0, 0.0, 0.0]
         kinds = batch.kind or ("fresh",) * len(batch)
+        new: dict[str, list[tuple[np.ndarray, ...]]] = {}
         for rows in rows_of_groups(batch).values() if self._lenience else ():
             fresh = [row for row in rows if kinds[row] == "fresh"]
             if fresh:
-                self._kept[batch.prompt_id[fresh[0]]] = [self._draft(batch, row) for row in fresh]
+                new[batch.prompt_id[fresh[0]]] = [self._draft(batch, row).arrays for row in fresh]
+        # A prompt may come to another process next time. Processes cannot exchange classes of plug-in files.
+        for of_rank in gather_objects(new):
+            self._kept.update({name: [_Draft(*arrays) for arrays in drafts] for name, drafts in of_rank.items()})
 
     def state_dict(self) -> dict[str, Any]:
         return {"kept": {name: [draft.state() for draft in drafts] for name, drafts in self._kept.items()}}
