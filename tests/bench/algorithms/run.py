@@ -20,6 +20,8 @@ import torch
 from bench.algorithms.claim import Claim, Seen, seen
 from bench.algorithms.spec_rl_exact import rows as exact_rows
 
+from mmrl.plugins import shipped_names
+
 CLAIMS = Path(__file__).with_name("claims")
 NAMED = ("rl_zvp", "dcpo", "noise_correction", "lens", "scaf_grpo", "coba_rl", "aero", "tis", "spec_rl")
 HEAD = (
@@ -29,6 +31,28 @@ HEAD = (
 EXACT = (
     "| spec_rl | policies | predicted | share of tokens | chi-square against p, 40000 drafts |\n|---|---|---|---|---|"
 )
+
+
+# Why a plug-in has no claim. What is in neither is listed as not tried.
+WITHOUT = {
+    "spark": "its rows are questions about texts of answers; a table has no texts",
+    "rise": "as `spark`",
+    "tango": "as `spark`",
+    "verifree": "the likelihood of a written reference behind a mark in the text",
+    "rlfr": "a flow over hidden states, of which a table has none",
+    "video_tg": "changes pixels of clips",
+    "scs": "changes pixels of pictures",
+    "thinking_modes": "its words mean something only to a model of language",
+    "vision_coach": "changes pixels of pictures",
+    "stage_order": "orders tasks: a table's prompts are of one task",
+}
+
+
+def without_claims() -> list[str]:
+    """A row for each shipped plug-in that no claim uses."""
+    used = {plugin for name in names() for claim in claims_of(name) for plugin in claim.settings.get("plugins", ())}
+    left = [name for name in shipped_names("algorithms") if name not in used]
+    return [f"| {name} | {WITHOUT.get(name, 'not tried')} |" for name in left]
 
 
 def names() -> list[str]:
@@ -69,6 +93,8 @@ def table(chosen: list[str], *, jobs: int) -> tuple[str, list[str]]:
         parts.append("\n".join([EXACT, *exact_rows()]))
     if others:
         parts.append("\n".join([HEAD, *[row for row, _ in others]]))
+    if chosen == names():
+        parts.append("\n".join(["| without a claim | why |\n|---|---|", *without_claims()]))
     versions = f"Python {platform.python_version()}, torch {torch.__version__}"
     return "\n\n".join([*parts, versions]) + "\n", [fault for _, fault in [*named, *others] if fault]
 

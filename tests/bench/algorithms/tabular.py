@@ -400,10 +400,19 @@ class Trainer:
             policy_version=self.step,
             task=("t",) * len(prompt_N),
             dataset=("d",) * len(prompt_N),
-            meta=dict(self.task.columns(rows, true_N, self.verdicts)),
+            meta={**self.task.columns(rows, true_N, self.verdicts), **self._reported(rows)},
             step=self.step,
             total_steps=self.arm.steps,
         )
+
+    @torch.no_grad()
+    def _reported(self, rows: Rows) -> dict[str, Tensor]:
+        """What hooks ask the engine to say of each token."""
+        names = {"entropy": "rollout_entropy", "alternatives": "alternatives"}
+        return {
+            names[report.partition(":")[0]]: self._sampler.request(report.replace("alternatives", "top"), rows)
+            for report in self.algorithm.reports
+        }
 
     def _truncated(self, rows: Rows) -> Tensor:
         if self.task.end is None:

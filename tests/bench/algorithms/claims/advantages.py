@@ -136,7 +136,7 @@ CLAIMS = [
         {"advantage": "grpo", **plugin("opo")},
         **SPEED,
     ),
-    Claim("weighted_cloning", "right .2", TASK, EIGHTS, plugin("weighted_cloning"), "?", score=final),
+    Claim("weighted_cloning", "right .2", TASK, EIGHTS, plugin("weighted_cloning"), "?", score=final, why="as below"),
     Claim(
         "weighted_cloning",
         "right .03",
@@ -145,7 +145,7 @@ CLAIMS = [
         plugin("weighted_cloning"),
         "?",
         score=final,
-        why="weights are gains over the step, not over the prompt",
+        why="it pushes no answer away: a wrong one has weight near .4, so what is common is made commoner",
     ),
     Claim("rover", "right .2", TASK, EIGHTS, plugin("rover"), "?"),
 ]

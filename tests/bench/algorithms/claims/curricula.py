@@ -49,7 +49,7 @@ CLAIMS = [
         Arm(steps=20, lr=0.1),
         plugin("vi_curl"),
         **SPEED,
-        why="the prompts it is sure of are the solved ones, which need it least; no noise of a verifier or of a model of prompts is there to avoid",
+        why="the prompts it is sure of are the solved ones, which need it least",
     ),
     Claim(
         "exgrpo",
@@ -78,6 +78,7 @@ CLAIMS = [
         STEP_BY_STEP,
         plugin("difficulty_bands"),
         **SPEED,
+        why="two settings tried; 20 steps of 16 of 32 prompts leave little to order",
     ),
     Claim(
         "difficulty_bands",
@@ -86,7 +87,24 @@ CLAIMS = [
         Arm(steps=20, prompts=16, lr=0.1),
         plugin("difficulty_bands"),
         **SPEED,
+        why="two settings tried; 20 steps of 16 of 32 prompts leave little to order",
     ),
-    Claim("risk_po", "prompts of .98, .3 and .02", MIXED, Arm(group=10, steps=20), plugin("risk_po"), **SPEED),
-    Claim("risk_po", "prompts .05", RARE, Arm(group=10, steps=20), plugin("risk_po"), **SPEED),
+    Claim(
+        "risk_po",
+        "prompts of .98, .3 and .02",
+        MIXED,
+        Arm(group=10, steps=20),
+        plugin("risk_po"),
+        **SPEED,
+        why="two settings tried; not looked into further",
+    ),
+    Claim(
+        "risk_po",
+        "prompts .05",
+        RARE,
+        Arm(group=10, steps=20),
+        plugin("risk_po"),
+        **SPEED,
+        why="two settings tried; not looked into further",
+    ),
 ]

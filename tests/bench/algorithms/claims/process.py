@@ -70,24 +70,6 @@ PLAIN, SHORT = Task(RATE, target), Task(start(0.2), target)
 CLAIMS = [
     Claim("tempo", "4 tokens, right .02", PLAIN, ARM, plugin("tempo"), **SPEED),
     Claim("tempo", "2 tokens, right .2", SHORT, ARM, plugin("tempo"), **SPEED),
-    Claim(
-        "tree_rl, forks 1, children 1",
-        "4 tokens, right .02, 8 answers of either",
-        PLAIN,
-        ARM,
-        plugin("tree_rl", forks=1, children=1),
-        change={"group": 4},
-        **SPEED,
-    ),
-    Claim(
-        "tree_rl, forks 1, children 1",
-        "2 tokens, right .2, 8 answers of either",
-        SHORT,
-        ARM,
-        plugin("tree_rl", forks=1, children=1),
-        change={"group": 4},
-        **SPEED,
-    ),
     Claim("blockwise", SETTING, _task("blocks"), ARM, plugin("blockwise"), **SPEED),
     Claim("clip_delta", SETTING, _task("steps"), ARM, plugin("clip_delta"), **SPEED),
     Claim("clip_delta, coef .5", SETTING, _task("steps"), ARM, plugin("clip_delta", coef=0.5), **SPEED),
@@ -116,7 +98,7 @@ CLAIMS = [
         ARM,
         plugin("oreal"),
         **SPEED,
-        why="it trains on one right and one wrong answer of eight, and clones with weight 1 where GRPO has an advantage of 2.47",
+        why="it trains on two of eight answers, and clones with weight 1",
     ),
     Claim(
         "gta",

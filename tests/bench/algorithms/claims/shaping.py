@@ -1,7 +1,7 @@
 """Shaped rewards and regularisers: each moves what it is about, at a price in right answers that is measured too."""
 
 from bench.algorithms.claim import Claim, plugin
-from bench.algorithms.tabular import Arm, Result, Rows, Task, Tensor
+from bench.algorithms.tabular import Arm, Result, Rows, Task, Tensor, every
 from bench.algorithms.tasks import entropy, expected, first, length, multiple, right_kinds, start, target, uniform
 
 ENDING, SEVERAL = Task(uniform(32, 4), first, end=3), Task(uniform(32, 2), multiple)
@@ -16,14 +16,17 @@ def unended(result: Result) -> float:
 
 
 def repeated(result: Result) -> float:
-    """Pairs of equal neighbours in an answer."""
-    return expected(result, lambda rows: (rows.ids_NC[:, 1:] == rows.ids_NC[:, :-1]).double().sum(1))
+    """Tokens of an answer that it has had before."""
+
+    def count(rows: Rows) -> Tensor:
+        is_same_NCC = (rows.ids_NC[:, :, None] == rows.ids_NC[:, None]) & rows.mask_NC[:, None]
+        return (is_same_NCC.tril(-1).any(2) & rows.mask_NC).double().sum(1)
+
+    return expected(result, count)
 
 
 def divergence(result: Result) -> float:
     """KL of the policy from its start."""
-    from bench.algorithms.tabular import every
-
     rows = every(result.policy.own.shape)
     return expected(result, lambda _: (result.policy.logprobs(rows) - result.start.logprobs(rows)).sum(1))
 
@@ -62,7 +65,7 @@ CLAIMS = [
         LESS,
         plugin("repetition_penalty", size=1),
         "-",
-        measure="pairs of equal neighbours",
+        measure="repeated tokens of an answer",
         score=repeated,
     ),
     Claim("entropy_coef .05", MANY, SEVERAL, LESS, {"entropy_coef": 0.05}, **ENTROPY),
