@@ -21,8 +21,8 @@ import numpy as np
 from mmrl.config.schema import RewardsSection
 from mmrl.data.sample import Sample
 from mmrl.errors import RewardError, one_line
-from mmrl.scoring.judge.calls import NONE
 from mmrl.scoring.columns import Column
+from mmrl.scoring.judge.calls import NONE
 from mmrl.scoring.parts import Part, TaskReward
 from mmrl.scoring.pool import Outcome, RewardCall, RewardPool, SentCall
 from mmrl.scoring.reward import Reward
