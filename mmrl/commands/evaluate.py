@@ -105,8 +105,8 @@ class _Plan:
 
 
 def evaluate_command(request: EvaluateRequest) -> int:
-    """Ask, score, print a table and write the results to `out`. Returns 0, or 1 when a benchmark could not run or, with
-    `strict`, a question failed.
+    """Ask, score, print a table and write the results to `out`. Returns 0, or 1 when a benchmark could not run, when
+    all questions of one failed or, with `strict`, a single one.
 
     Raises ConfigError for a benchmark that is not there, for one with a judge whose server is not given, and where
     `out` holds answers of another model or seed.
@@ -142,13 +142,16 @@ def evaluate_benchmarks(request: EvaluateRequest, benchmarks: Sequence[Benchmark
     write_results(request.out, ordered, made_with={**made_with, "data": files, "environment": environment()})
     Console(file=sys.stdout, highlight=False, markup=False, emoji=False).print(table(ordered), crop=False)
     for outcome in ordered:
+        if outcome.is_broken and not outcome.problem:
+            said = "all questions failed; samples.jsonl has the reasons, --retry-failed asks them again"
+            console.print(f"{outcome.benchmark.name}: {said}", style="red", markup=False)
         _tell_of_judge(outcome, console)
     if any(b.without_judge for b in benchmarks) and not request.predict_only:
         console.print(f"† rules stand in place of the judge, and the score is called {WITHOUT_JUDGE}")
     console.print(f"results: {request.out}", markup=False)
     if any(b.section.provenance.layout != "verified" for b in benchmarks):
         console.print("* the task file's layout was not checked on the published files")
-    broken = any(outcome.counts is None for outcome in ordered)
+    broken = any(outcome.is_broken for outcome in ordered)
     failed = any(outcome.has_failures for outcome in ordered)
     return 1 if broken or (request.strict and failed) else 0
 

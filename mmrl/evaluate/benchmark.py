@@ -88,7 +88,9 @@ class Benchmark:
         return self.hash if self.section.judge is None else self._hash_without({"judge": True, "score": True})
 
     def _hash_without(self, left_out: Mapping[str, Any], **more: str) -> str:
-        facts = self.section.model_dump(mode="json", exclude={"provenance": True, "variants": True, **left_out})
+        # Keys that stand at their defaults are left out, so that a key that is new to mmrl changes no file's hash.
+        excluded = {"provenance": True, "variants": True, **left_out}
+        facts = self.section.model_dump(mode="json", exclude=excluded, exclude_defaults=True)
         return hashlib.sha256(json.dumps({**facts, **more}, sort_keys=True).encode()).hexdigest()[:16]
 
     @property

@@ -86,6 +86,11 @@ class Outcome:
         return bool((self.counts is not None and self.counts.n_failed) or calls.failed or calls.unread)
 
     @property
+    def is_broken(self) -> bool:
+        """Whether it could not run, or all its questions failed: then its files or the engine are at fault."""
+        return self.counts is None or 0 < self.counts.n_total == self.counts.n_failed
+
+    @property
     def counts(self) -> Numbers | Stored | None:
         return self.numbers or self.stored
 

@@ -76,3 +76,10 @@ def test_results_are_read_back_as_they_were_judged():
     assert benchmark().scored_as({"judge": told}).hash == other.hash
     without = benchmark().judged_by(None, without=True, store=Path(), remedies="")
     assert benchmark().scored_as({WITHOUT_JUDGE: 0.5}).hash == without.hash
+
+
+def test_a_key_at_its_default_is_not_part_of_the_hash():
+    """So stored answers outlive an update of mmrl that brings another key."""
+    written_out = benchmark(answers={"temperature": 0.0}, data={"path": "rows.jsonl", "weight": 1.0}, cluster=None)
+    assert written_out.hash == benchmark().hash
+    assert benchmark(answers={"temperature": 0.5}).hash != benchmark().hash
