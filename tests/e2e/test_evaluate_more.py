@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from e2e.test_evaluate_places import replace_answers
 from makers.benchmarks import ROWS, write_benchmarks
 from makers.benchmarks_more import MVBENCH, WRITERS, mvbench_files
 from makers.command import mmrl
 from makers.recipe_rows import prepared
+from makers.rescored import rescored
 from makers.tiny_models import tiny_model_dir
 
 SPAN = "[[0.1, 0.4], [0.6, 0.8]]"
@@ -42,16 +42,7 @@ def results(tmp_path_factory) -> dict[str, dict]:
     assert ANSWERS.keys() == WRITERS.keys()
     files, out = tmp_path_factory.mktemp("files"), tmp_path_factory.mktemp("out")
     write_benchmarks(files, sorted(ANSWERS))
-    model = ("--model", tiny_model_dir("qwen2_5_vl"), "--dtype", "float32", "--workers", 1)
-    where = ("--root", files, "--out", out, "--cache", files / "cache", "--tasks", ",".join(ANSWERS))
-    command = ["evaluate", *model, *where, "--limit", ROWS, "--max-new-tokens", 2]
-    said = mmrl(*command)
-    assert said.code == 0, said.err
-    for name, answers in ANSWERS.items():
-        replace_answers(out / name / "samples.jsonl", answers)
-    said = mmrl(*command, "--rescore")
-    assert said.code == 0, said.err
-    return json.loads((out / "results.json").read_text())["benchmarks"]
+    return rescored(files, out, ANSWERS)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from makers.benchmarks import ROWS, write_benchmarks
 from makers.benchmarks_pages import TABLE
-from makers.command import mmrl
-from makers.tiny_models import tiny_model_dir
+from makers.rescored import rescored
 from PIL import Image
 
 PLAN = [[1.0 * step, 0.0] for step in range(1, 7)]
@@ -58,16 +57,7 @@ def results(tmp_path_factory) -> dict[str, dict]:
     write_benchmarks(files, list(ANSWERS))
     for picture in (files / "svg").glob("*.png"):
         write_halves(picture)
-    model = ("--model", tiny_model_dir("qwen2_5_vl"), "--dtype", "float32", "--workers", 1)
-    where = ("--root", files, "--out", out, "--cache", files / "cache", "--tasks", ",".join(ANSWERS))
-    command = ["evaluate", *model, *where, "--limit", ROWS, "--max-new-tokens", 2]
-    said = mmrl(*command)
-    assert said.code == 0, said.err
-    for name, answers in ANSWERS.items():
-        replace_answers(out / name / "samples.jsonl", answers)
-    said = mmrl(*command, "--rescore")
-    assert said.code == 0, said.err
-    return json.loads((out / "results.json").read_text())["benchmarks"]
+    return rescored(files, out, ANSWERS)
 
 
 def write_halves(path: Path) -> None:
@@ -75,13 +65,6 @@ def write_halves(path: Path) -> None:
     picture = Image.new("RGB", (100, 80), "red")
     picture.paste("blue", (50, 0, 100, 80))
     picture.save(path)
-
-
-def replace_answers(path: Path, answers: list[str]) -> None:
-    """Rows of the file in the order of the questions, each with its answer."""
-    rows = sorted(map(json.loads, path.read_text().splitlines()), key=lambda row: row["key"])
-    rows = [row | {"completion": text, "status": "ok"} for row, text in zip(rows, answers, strict=True)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def test_clicks_in_boxes_of_both_layouts(results):
