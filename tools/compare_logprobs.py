@@ -141,7 +141,7 @@ def trainer_logprobs(
     pairs = zip(prepared, completions, strict=True)
     rows = [group_row(item.prompt, [done.ids], [number]) for number, (item, done) in enumerate(pairs)]
     shape = (len(completions), max(len(done.ids) for done in completions))
-    return logprob_pass(trainer, rows, settings=settings, shape=shape, entropy=False)[0]
+    return logprob_pass(trainer, rows, settings=settings, shape=shape)[0]
 
 
 def differences(done: Completion, trainer: Sequence[float], processor: FamilyProcessor) -> tuple[Difference, ...]:

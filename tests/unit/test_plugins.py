@@ -23,7 +23,7 @@ def test_finding_runs_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("spelling", "message"),
     [
-        ("nothing", r"unknown plug-in 'nothing' in algorithms/; known: .*opo"),
+        ("nothing", r"unknown plug-in 'nothing' in algorithms/; known: those that `mmrl list methods` prints"),
         ("./nothing.py:f", r"nothing\.py does not exist \(written './nothing\.py:f'\)"),
         ("no.such.module:f", r"plug-in module 'no\.such\.module' is not installed"),
         ("json:no_such_function", r"no function 'no_such_function'"),
