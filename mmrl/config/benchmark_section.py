@@ -82,6 +82,11 @@ class AverageSection(Section):
         description="under `also`: only rows with this value in this column, or one of these, as data.select has it",
     )
     part: str | None = Field(default=None, description="under `also`: this part of the score in its place, by name")
+    answered: bool = Field(
+        default=False,
+        description="under `also`: without the rows that failed, were not scored or have an empty answer, as harnesses "
+        "do that leave them out of their denominator",
+    )
     corpus: CorpusMeasure | None = Field(
         default=None,
         description="a score of all answers together, beside the dataset's texts: captions: the mean of mean BLEU-1 to "
@@ -194,8 +199,10 @@ class BenchmarkSection(Section):
 
     @model_validator(mode="after")
     def _averages_agree(self) -> Self:
-        if self.how.part is not None or self.how.only:
-            raise ValueError("average: the score is of all rows and parts; `only` and `part` belong under `also`")
+        if self.how.part is not None or self.how.only or self.how.answered:
+            raise ValueError(
+                "average: the score is of all rows and parts; `only`, `part` and `answered` belong under `also`"
+            )
         for name, average in self.averages():
             for other in average.mean_of:
                 self._check_meant(name, other)

@@ -40,6 +40,11 @@ class Question:
     references: tuple[str, ...] = ()
 
     @property
+    def is_answered(self) -> bool:
+        """Whether it has an answer that is not empty, and a score for each."""
+        return any(self.texts) and not any(map(math.isnan, self.scores))
+
+    @property
     def worths(self) -> tuple[float, ...]:
         """The scores. What could not be scored counts 0: it never leaves a mean."""
         return tuple(0.0 if math.isnan(score) else score for score in self.scores)

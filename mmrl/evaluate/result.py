@@ -167,6 +167,8 @@ def _averaged(benchmark: Benchmark, average: AverageSection, questions: Sequence
 def _counted(average: AverageSection, questions: Sequence[Question]) -> list[Question]:
     """The questions that count, with the scores that do."""
     kept = only(questions, average.only)
+    if average.answered:
+        kept = [question for question in kept if question.is_answered]
     return kept if average.part is None else of_part(kept, average.part)
 
 

@@ -28,8 +28,9 @@ def test_averages_are_listed_with_the_columns_that_they_read():
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"average": {"only": {"a": 1}}}, "`only` and `part` belong under `also`"),
-        ({"average": {"part": "iou"}}, "`only` and `part` belong under `also`"),
+        ({"average": {"only": {"a": 1}}}, "`only`, `part` and `answered` belong under `also`"),
+        ({"average": {"part": "iou"}}, "`only`, `part` and `answered` belong under `also`"),
+        ({"average": {"answered": True}}, "`only`, `part` and `answered` belong under `also`"),
         ({"average": {"mean_of": ["a"]}}, "average.mean_of: 'a' is no entry of `also` over rows; there: none"),
         ({"also": {"a": {"mean_of": ["c"]}, "b": {"mean_of": ["a"]}}}, "mean_of: 'c' is no entry"),
         ({"also": {"a": {"corpus": "captions", "groups": "k"}}}, "`corpus` goes with `only` alone"),

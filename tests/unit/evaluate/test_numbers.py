@@ -2,13 +2,16 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mmrl.config.benchmark_section import BenchmarkSection
 from mmrl.errors import DataError
+from mmrl.evaluate.benchmark import Benchmark
 from mmrl.evaluate.numbers import (
     Measure,
     Question,
@@ -22,6 +25,7 @@ from mmrl.evaluate.numbers import (
     only,
     part_means,
 )
+from mmrl.evaluate.result import outcome_of
 
 
 def question(key: str, *scores: float, truncated: int = 0, **columns: object) -> Question:
@@ -196,3 +200,18 @@ def test_a_weighted_mean_of_scores_of_different_rows():
     numbers = mean_numbers([*texts, *rated, *exact], of, weights=[0.4, 0.2, 0.4])
     assert numbers.score == pytest.approx(0.758058, abs=1e-6) and numbers.n_total == 4
     assert numbers.low <= numbers.score <= numbers.high
+
+
+def test_the_denominator_of_harnesses_that_leave_empty_answers_out_is_another_score():
+    """Three right answers and an empty one: 75; lmms-eval says 100. What failed or is unscored is out, too."""
+    section = {"data": {"path": "rows.jsonl"}, "score": [{"reward": "choice"}], "provenance": {"source": "made"}}
+    also = {"of the answered": {"answered": True}}
+    benchmark = Benchmark("made", BenchmarkSection.model_validate({**section, "also": also}), Path())
+    rows = [Question(f"right{n}", (1.0,), 0, {}, texts=("A",)) for n in range(3)]
+    empty = [*rows, Question("empty", (0.0,), 0, {}, texts=("",))]
+    unscored = Question("unscored", (float("nan"),), 0, {}, texts=("A",))
+    for questions, score in ((empty, 0.75), ([*empty, Question("failed", (), 0, {}), unscored], 0.5)):
+        outcome = outcome_of(benchmark, questions, budgets={})
+        assert outcome.numbers is not None and outcome.numbers.score == score
+        answered = outcome.also["of the answered"]
+        assert (answered.score, answered.n_total) == (1.0, 3)
