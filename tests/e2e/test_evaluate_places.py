@@ -139,6 +139,7 @@ def test_actions_and_paths_of_robots(results):
     row = results["robot_actions"]
     assert row["measures"]["action_distance.distance"] == {"mean": pytest.approx(0.025), "n": 2}
     assert row["score"] == pytest.approx((1 + 0.606531) / 3, abs=1e-6)
+    assert row["also"]["success"]["score"] == 0.5, "of two episodes one has an action that cannot be read"
     row = results["sharerobot_trajectory"]
     forth, back = math.hypot(6 / 112, 0.5 / 84), math.hypot(46 / 112, 0.5 / 84)
     assert row["score"] == pytest.approx((1 - forth / 0.5 + 1 - back / 0.5) / 3, abs=1e-5)
