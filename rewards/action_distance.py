@@ -2,13 +2,13 @@
 
 Formula: exp(-d / scale), d the mean over dimensions of |a - a*| (`l1`), (a - a*)^2 (`mse`) or the Huber loss with
 delta 1 (`huber`); `official`: -d, not below -worst, and -worst for an unreadable action. The value `distance`, d of a
-readable action, is logged; with `tolerance` also `within`: 1 if no number of the action is further off than that, else 0.
+readable action, is logged; with `tolerance` also `within`: 1 if no number of the action is further off, else 0.
 Bounds: at most 1; without `official` 0 to 1.
 Answer: as many numbers as the answer has: `[0.01, -0.02, ..]`, or without brackets, separated by blanks or commas.
 Space: none; both actions are in the robot's units.
 Unit: of the robot (metres, radians, gripper 0..1); `scale` is in that unit (its square for `mse`).
 Source: VLA-RFT's action reward. Its picture distance is the reward `vla_rft`.
-Example: answer [0.1, 0.2]: the same 1; `0.2 0.2` 0.606531 (official -0.05); nothing 0 (official -1). Within 0.05: 1 and 0.
+Example: answer [0.1, 0.2]: the same 1; `0.2 0.2` 0.606531 (official -0.05); nothing 0 (official -1).
 """
 
 import math
