@@ -9,7 +9,7 @@
     questions   a completion that holds a question and its answer becomes a row for the responder: SPELL's questioner
                 (Yang et al. 2025, arXiv:2509.23863)
 
-All are taken from the papers' abstracts and, for SPARK, from its code (InternLM/Spark@bc47b93); the wording of the
+SPARK's is from its code (InternLM/Spark@bc47b93), the others are from memory of their papers; the wording of the
 prompts and the way questions are written are this project's. No label comes from anything but the rewards of the first
 answers. A `grpo` stage trains on them; rows of `verify` and `judge` belong to the task `task`, whose reward compares
 texts.
