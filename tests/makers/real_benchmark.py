@@ -1,6 +1,6 @@
 """A benchmark of the real pictures and clips that live beside the checkout, from their annotations:
 
-    PYTHONPATH=tests python -m makers.real_benchmark ../shared/media FOLDER
+    PYTHONPATH=tests python -m makers.real_benchmark MEDIA FOLDER
 
 FOLDER gets a copy of the media, rows.jsonl and two task files: real.yaml, and taught.yaml, in which boxes, spans and
 letters are asked in the words that the quickstart's model was trained on. Ten kinds of questions: boxes, labelled
