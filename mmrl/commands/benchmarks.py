@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mmrl.commands.options import DEFAULT_CACHE, example
+from mmrl.commands.options import (
+    DEFAULT_CACHE,
+    Answering,
+    Batch,
+    Decoders,
+    Engines,
+    RetryFailed,
+    Seed,
+    ServerModel,
+    Servers,
+    SharedCache,
+    TokenEnv,
+    WeightType,
+    example,
+)
 from mmrl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,14 +43,10 @@ def evaluate(
     root: Annotated[Path, typer.Option(help="Folder that the task files' paths start from.")] = Path("benchmarks"),
     out: Annotated[Path | None, typer.Option(help="Folder of the results; default: results/<model's folder>.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first rows of each benchmark.")] = None,
-    engine: Annotated[
-        Literal["hf", "vllm", "openai"], typer.Option(help="What answers (docs/rollout.md); openai: --server.")
-    ] = "hf",
-    server: Annotated[
-        list[str] | None, typer.Option(help="Server that answers, up to /v1; may be given several times.")
-    ] = None,
-    server_model: Annotated[str | None, typer.Option(help="The model's name there; default: --model.")] = None,
-    token_env: Annotated[str | None, typer.Option(help="Environment variable of the servers' token.")] = None,
+    engine: Answering = "hf",
+    server: Servers = None,
+    server_model: ServerModel = None,
+    token_env: TokenEnv = None,
     repeats: Annotated[int | None, typer.Option(min=1, help="Answers to each question.")] = None,
     temperature: Annotated[float | None, typer.Option(min=0.0, help="0: greedy. Default: the task file's.")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
@@ -47,14 +57,14 @@ def evaluate(
     variant: Annotated[
         str | None, typer.Option(help="Of the task files, or `default`. Default: the one for the model.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of sampling.")] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="Questions that an engine has at once.")] = 16,
-    dp: Annotated[int, typer.Option(min=1, help="Engines on this machine: one a GPU.")] = 1,
+    seed: Seed = 0,
+    batch: Batch = 16,
+    dp: Engines = 1,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for a question; then it has failed.")] = 1800.0,
-    workers: Annotated[int, typer.Option(min=0, help="Decoder processes; 0: one per core.")] = 0,
-    dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Type of the weights.")] = "bfloat16",
-    cache: Annotated[Path, typer.Option(help="Pixel cache, shared with training.")] = DEFAULT_CACHE,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Ask again what failed before.")] = False,
+    workers: Decoders = 0,
+    dtype: WeightType = "bfloat16",
+    cache: SharedCache = DEFAULT_CACHE,
+    retry_failed: RetryFailed = False,
     rescore: Annotated[bool, typer.Option("--rescore", help="Score stored answers; no model is loaded.")] = False,
     predict_only: Annotated[
         bool, typer.Option("--predict-only", help="Store answers, score nothing: for splits without answers.")
@@ -122,23 +132,21 @@ def rate(
     threshold: Annotated[float, typer.Option(help="An answer worth at least this is right.")] = 0.5,
     root: Annotated[Path, typer.Option(help="Folder that a task file's paths start from.")] = Path("benchmarks"),
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first rows.")] = None,
-    engine: Annotated[
-        Literal["hf", "vllm", "openai"], typer.Option(help="What answers (docs/rollout.md); openai: --server.")
-    ] = "hf",
-    server: Annotated[list[str] | None, typer.Option(help="Server that answers, up to /v1.")] = None,
-    server_model: Annotated[str | None, typer.Option(help="The model's name there; default: MODEL.")] = None,
-    token_env: Annotated[str | None, typer.Option(help="Environment variable of the servers' token.")] = None,
+    engine: Answering = "hf",
+    server: Servers = None,
+    server_model: ServerModel = None,
+    token_env: TokenEnv = None,
     temperature: Annotated[
         float | None, typer.Option(min=0.0, help="Default: the run's; of a task file that says 0, 1.")
     ] = None,
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer; default: the file's.")] = None,
-    seed: Annotated[int, typer.Option(help="Of sampling.")] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="Questions that an engine has at once.")] = 16,
-    dp: Annotated[int, typer.Option(min=1, help="Engines on this machine: one a GPU.")] = 1,
-    workers: Annotated[int, typer.Option(min=0, help="Decoder processes; 0: one per core.")] = 0,
-    dtype: Annotated[Literal["bfloat16", "float32"], typer.Option(help="Type of the weights.")] = "bfloat16",
-    cache: Annotated[Path, typer.Option(help="Pixel cache, shared with training.")] = DEFAULT_CACHE,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Ask again what failed before.")] = False,
+    seed: Seed = 0,
+    batch: Batch = 16,
+    dp: Engines = 1,
+    workers: Decoders = 0,
+    dtype: WeightType = "bfloat16",
+    cache: SharedCache = DEFAULT_CACHE,
+    retry_failed: RetryFailed = False,
 ) -> None:
     """Rate each row of a dataset by how often a model is right on it: pass rate and pass@k, as columns."""
     from mmrl.commands.evaluate import EvaluateRequest
