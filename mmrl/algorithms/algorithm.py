@@ -14,6 +14,7 @@ import torch
 
 from mmrl.algorithms.advantages import group_stats
 from mmrl.algorithms.aggregate import Denominator, aggregate, count
+from mmrl.algorithms.built_in import built_in, entry, own_early_needs, own_extra, own_needs, own_regularisers
 from mmrl.algorithms.contradictions import check_contradictions
 from mmrl.algorithms.correction import off_policy_mask, rejection, rollout_correction, with_sample_size
 from mmrl.algorithms.hooks import (
@@ -26,7 +27,7 @@ from mmrl.algorithms.hooks import (
     plugin_name,
 )
 from mmrl.algorithms.losses import LossInput, TokenStats
-from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES, Entry
+from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES
 from mmrl.algorithms.regularisers import KlController, ref_kl
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.algorithms.shaping import Shaped, overlong_penalty, weighted_sum
@@ -34,7 +35,6 @@ from mmrl.algorithms.token_advantages import returns
 from mmrl.algorithms.value import value_loss
 from mmrl.config.schema import AlgorithmSection, RowWeights, RunConfig
 from mmrl.errors import CheckpointError, MmrlError, RewardError
-from mmrl.plugins import check_options, resolve_function
 from mmrl.training.distributed import sum_over_ranks
 
 Generate = Callable[..., RolloutBatch]
@@ -82,19 +82,18 @@ class Algorithm:
         self.settings = section
         self.plugins = tuple(plugins)
         self.max_new_tokens = max_new_tokens
-        advantage = _entry(section.advantage, ADVANTAGES)
+        advantage = entry(section.advantage, ADVANTAGES)
         self._kl = KlController(section.ref_kl_coef, target=section.ref_kl_target, horizon=section.ref_kl_horizon)
-        self._kl_of_rewards = [0.0, 0.0]  # sum over tokens and their number, since the last step
-        self.needs_early = _own_early_needs(section).union(*(plugin.needs_early for plugin in plugins))
-        self.needs = _own_needs(section).union(self.needs_early, *(plugin.needs for plugin in plugins))
+        self.needs_early = own_early_needs(section).union(*(plugin.needs_early for plugin in plugins))
+        self.needs = own_needs(section).union(self.needs_early, *(plugin.needs for plugin in plugins))
         own_advantage = self._single("advantage")
         if own_advantage is None:
             self.needs |= frozenset(advantage.needs)
         self._takes_token_rewards = own_advantage is not None or advantage.token_rewards
         self.reports = frozenset[str]().union(*(plugin.reports for plugin in plugins))
-        self.extra = _own_extra(section, self.needs).union(*(plugin.extra for plugin in plugins))
-        self._advantage = own_advantage or _built_in(section, "advantage", ADVANTAGES, relative_to=relative_to)
-        self._policy_loss = self._single("policy_loss") or _built_in(
+        self.extra = own_extra(section, self.needs).union(*(plugin.extra for plugin in plugins))
+        self._advantage = own_advantage or built_in(section, "advantage", ADVANTAGES, relative_to=relative_to)
+        self._policy_loss = self._single("policy_loss") or built_in(
             section, "policy_loss", POLICY_LOSSES, relative_to=relative_to
         )
 
@@ -105,20 +104,20 @@ class Algorithm:
     def resolved(self) -> list[str]:
         """The hooks in step order with what fills each, one line per hook that is not the identity."""
         settings, lines = self.settings, []
-        built_in = {
+        of_settings = {
             "shape_rewards": ["overlong_buffer"] if settings.overlong_buffer else [],
             "keep": ["dynamic_sampling"] if settings.dynamic_sampling else [],
             "advantage": [settings.advantage],
             "token_weight": [key for key in _WEIGHTS if getattr(settings, key) not in ("none", None)],
             "policy_loss": [settings.policy_loss],
-            "regulariser": _own_regularisers(settings, self.has_value_head),
+            "regulariser": own_regularisers(settings, self.has_value_head),
             "aggregate": [settings.aggregation],
         }
         if settings.ref_kl_coef and settings.ref_kl_in == "reward":
-            built_in["shape_rewards"].append("ref_kl")
+            of_settings["shape_rewards"].append("ref_kl")
         for hook in HOOKS:
             names = [plugin.name for plugin in self.plugins if hook in plugin.hooks]
-            own = [] if hook in SINGLE_HOOKS and names else built_in.get(hook, [])
+            own = [] if hook in SINGLE_HOOKS and names else of_settings.get(hook, [])
             if own or names:
                 lines.append(f"{hook}: {', '.join([*own, *names])}")
         lines += [f"needs: {', '.join(sorted(self.needs))}"] if self.needs else []
@@ -213,10 +212,7 @@ class Algorithm:
         """
         assert batch.old_NC is not None, "needs_early contains old and ref"
         assert batch.ref_NC is not None, "needs_early contains old and ref"
-        kl_NC = torch.where(batch.mask_NC, ref_kl(batch.old_NC.double(), batch.ref_NC.double(), estimator="k1"), 0.0)
-        self._kl_of_rewards[0] += kl_NC.sum().item()
-        self._kl_of_rewards[1] += batch.mask_NC.sum().item()
-        penalty_NC = -self._kl.coef * kl_NC
+        penalty_NC = self._kl.penalty(batch.old_NC, batch.ref_NC, batch.mask_NC)
         changes["ref_kl"] = penalty_NC.sum(1)
         if not self._takes_token_rewards:
             return rewards_N + changes["ref_kl"], token_rewards_NC
@@ -411,9 +407,7 @@ class Algorithm:
         if not self.settings.ref_kl_coef:
             return
         if self.settings.ref_kl_in == "reward":
-            total, tokens = sum_over_ranks(self._kl_of_rewards)
-            metrics["reward/ref_kl"] = total / max(tokens, 1)
-            self._kl_of_rewards = [0.0, 0.0]
+            metrics["reward/ref_kl"] = self._kl.measured()
         if self._kl.adapts:
             metrics["policy/ref_kl_coef"] = self._kl.coef
             [completions] = sum_over_ranks([len(batch)])
@@ -437,46 +431,6 @@ class Algorithm:
             plugin.load_state_dict(of_plugins[plugin.name])
         if self._kl.adapts and _KL_STATE in state:
             self._kl.coef = state[_KL_STATE]["coef"]
-
-
-def _own_needs(section: AlgorithmSection) -> frozenset[str]:
-    """The reference only for its KL; old only when a later update sees a policy that has moved since, or when it is not
-    the trained policy that the ratio compares with.
-    """
-    needs = {"ref"} if section.ref_kl_coef else set()
-    if section.updates_per_batch * section.epochs_per_batch > 1 or section.old_logprobs == "sampler":
-        needs.add("old")
-    return frozenset(needs)
-
-
-def _own_early_needs(section: AlgorithmSection) -> frozenset[str]:
-    return frozenset({"old", "ref"} if section.ref_kl_coef and section.ref_kl_in == "reward" else ())
-
-
-def _own_extra(section: AlgorithmSection, needs: frozenset[str]) -> frozenset[str]:
-    return frozenset([*(["entropy"] if section.entropy_coef else []), *(["value"] if "value" in needs else [])])
-
-
-def _own_regularisers(section: AlgorithmSection, has_value_head: bool) -> list[str]:
-    names = ["ref_kl"] if section.ref_kl_coef and section.ref_kl_in == "loss" else []
-    return [*names, *(["entropy"] if section.entropy_coef else []), *(["value"] if has_value_head else [])]
-
-
-def _entry(name: str, table: dict[str, Entry]) -> Entry:
-    """What is known of a built-in; a function of the user's own may use anything."""
-    return table.get(name, Entry(name, token_rewards=True))
-
-
-def _built_in(
-    section: AlgorithmSection, key: str, table: dict[str, Entry], *, relative_to: Path | None
-) -> Callable[..., Any]:
-    """The function that `algorithm.<key>` names, with the options that `algorithm.<key>_options` gives it."""
-    name, options = getattr(section, key), getattr(section, f"{key}_options")
-    spelling = _entry(name, table).function
-    function = resolve_function(spelling, kind="algorithms", default=key, relative_to=relative_to)
-    positional = 3 if key == "advantage" else 1
-    check_options(function, options, where=f"'algorithm.{key}_options' of {name!r}", skip=positional)
-    return functools.partial(function, **options) if options else function
 
 
 def _require(batch: RolloutBatch, needs: frozenset[str]) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import torch
 
+from mmrl.training.distributed import sum_over_ranks
+
 MAX_LOG_RATIO = 20.0
 MAX_KL = 10.0
 
@@ -59,6 +61,7 @@ class KlController:
 
     def __init__(self, coef: float, *, target: float | None, horizon: int) -> None:
         self.coef, self._target, self._horizon = coef, target, horizon
+        self._sum, self._tokens = 0.0, 0.0
 
     @property
     def adapts(self) -> bool:
@@ -68,3 +71,16 @@ class KlController:
         if self._target is not None:
             error = min(max(kl / self._target - 1, -0.2), 0.2)
             self.coef *= 1 + error * completions / self._horizon
+
+    def penalty(self, old_NC: torch.Tensor, ref_NC: torch.Tensor, mask_NC: torch.Tensor) -> torch.Tensor:
+        """(N, C) float64: -coef (old - ref) of each token, as a reward; what it sees is part of the next `measured`."""
+        kl_NC = torch.where(mask_NC, ref_kl(old_NC.double(), ref_NC.double(), estimator="k1"), 0.0)
+        self._sum += kl_NC.sum().item()
+        self._tokens += mask_NC.sum().item()
+        return -self.coef * kl_NC
+
+    def measured(self) -> float:
+        """The mean over the tokens that all processes have seen since the last call."""
+        total, tokens = sum_over_ranks([self._sum, self._tokens])
+        self._sum, self._tokens = 0.0, 0.0
+        return total / max(tokens, 1)
