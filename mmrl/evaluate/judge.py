@@ -12,7 +12,7 @@ from typing import Any
 
 from mmrl.config.judge_section import WITHOUT_JUDGE, JudgeSection, JudgeServerSection
 from mmrl.config.reward_sections import RewardPart
-from mmrl.errors import ConfigError
+from mmrl.errors import ConfigError, PluginError
 from mmrl.scoring.reward import resolve_reward
 
 VERDICTS = "judge"  # folder of the cache
@@ -25,7 +25,10 @@ _WAIT_S = 30.0  # longest wait before a request is sent again
 
 def check_judge(name: str, judge: JudgeSection | None, parts: Parts, *, relative_to: Path) -> None:
     """ConfigError where a task file has a judged part and names no judge, or the other way round."""
-    judged = [part for of_task in parts.values() for part in of_task if _is_judged(part, relative_to)]
+    try:
+        judged = [part for of_task in parts.values() for part in of_task if _is_judged(part, relative_to)]
+    except PluginError as error:
+        raise PluginError(f"{name}: {error}") from error
     if judge is None and judged:
         raise ConfigError(
             f"{name}: its reward {judged[0].reward!r} asks a judge, which the task file does not name: give it"

@@ -7,6 +7,7 @@ import pytest
 
 from mmrl.config.benchmark_section import BenchmarkSection
 from mmrl.config.judge_section import WITHOUT_JUDGE, JudgeServerSection
+from mmrl.errors import PluginError
 from mmrl.evaluate.benchmark import Benchmark
 from mmrl.evaluate.judge import longest_s
 
@@ -83,3 +84,8 @@ def test_a_key_at_its_default_is_not_part_of_the_hash():
     written_out = benchmark(answers={"temperature": 0.0}, data={"path": "rows.jsonl", "weight": 1.0}, cluster=None)
     assert written_out.hash == benchmark().hash
     assert benchmark(answers={"temperature": 0.5}).hash != benchmark().hash
+
+
+def test_a_reward_that_is_not_there_is_told_with_its_benchmark():
+    with pytest.raises(PluginError, match=r"^made: unknown reward 'choise'; .*did you mean 'choice'"):
+        judged(benchmark(judge=None, score=[{"reward": "choise"}]))
