@@ -53,7 +53,7 @@ def rows(out: Path) -> dict[str, dict]:
 
 def test_the_whole_picture_goes_out_and_another_number_of_tokens_is_no_answer(task, tmp_path):
     with ChatServer(lambda body: "B", prompt_tokens=7) as server:
-        assert asked(task, tmp_path / "out", server.url, "--limit", 1).code == 0
+        assert asked(task, tmp_path / "out", server.url, "--limit", 1).code == 1
     [row] = rows(tmp_path / "out").values()
     told = re.search(r"made 7 tokens of a prompt of (\d+): it cuts pictures otherwise", row["reason"])
     assert row["status"] == "error" and told is not None
