@@ -11,7 +11,7 @@ quickstart: .venv/installed
 	$(BIN)/mmrl train configs/quickstart.yaml --overwrite
 
 test: .venv/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 lint: .venv/installed
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright --pythonpath $(BIN)/python
