@@ -13,7 +13,6 @@ Shape letters: F frames, H/W pixels.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections import deque
@@ -28,20 +27,23 @@ import numpy as np
 from mmrl.config.schema import BudgetClass, VideoSection
 from mmrl.data.downloads import FOLDER as DOWNLOADS
 from mmrl.data.downloads import fetched
-from mmrl.data.entry_file import SUFFIX, StoredEntry, read_entry, sync_folder, temporary_files, write_entry
+from mmrl.data.entry_file import StoredEntry, entry_blocks, read_entry
 from mmrl.data.fingerprint import ContentHashes, Fingerprint
 from mmrl.data.opening import OpenedMedia, OpenJob
 from mmrl.data.recipe import Recipe, differences, recipe_of
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import MediaRef
 from mmrl.data.source import source_name
+from mmrl.data.store import EntryStore
 from mmrl.data.vision import VisionGeometry
-from mmrl.errors import CacheCorruptError, CacheMissError, CacheRecipeError, MediaError
+from mmrl.errors import CacheCorruptError, CacheError, CacheMissError, CacheRecipeError, MediaError
 
 log = logging.getLogger(__name__)
 
 # A write waits for the disk (sync), so a few at a time hide that from the decoders; more would only hold memory.
 _WRITERS = 4
+
+PIXELS = "pixels"
 
 
 class Opener(Protocol):
@@ -74,13 +76,12 @@ class CacheMetrics:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """A job with its names: the content hash of its source, its recipe, and the entry file that both name."""
+    """A job with its names: the content hash of its source, its recipe, and the key that both make."""
 
     job: OpenJob
     source: Fingerprint
     recipe: Recipe
     key: str
-    path: Path
 
     @property
     def name(self) -> str:
@@ -111,8 +112,8 @@ class PixelCache:
         self.on_miss = on_miss
         self.verify = verify
         self.hashes = ContentHashes(folder / self.INDEX, rehash=rehash)
-        self._verified: set[tuple[str, int, int]] = set()
-        self._unsynced: set[Path] = set()
+        self.store = EntryStore(folder / PIXELS)
+        self._verified: dict[str, tuple[int, ...]] = {}
         self._metrics = CacheMetrics()
 
     def metrics(self) -> dict[str, float]:
@@ -132,7 +133,7 @@ class PixelCache:
         if entry is None:
             started = time.perf_counter()
             entry = self._store(request, opener.open(*request.job))
-            self._sync()
+            self.store.sync()
             self._metrics.seconds_build += time.perf_counter() - started
         return entry
 
@@ -178,17 +179,17 @@ class PixelCache:
         content = self.hashes.of_medium(ref)
         recipe = recipe_of(job, video)
         key = recipe.key(content)
-        return Request(job, content, recipe, key, entry_path(self.folder, key))
+        return Request(job, content, recipe, key)
 
     def find(self, request: Request) -> MediaEntry | None:
         """The stored entry, or None when it has to be built. Raises the errors of `on_miss: error`."""
         started = time.perf_counter()
         try:
             stored = self._read(request)
-        except FileNotFoundError:
-            return self._miss(request)
         except (CacheCorruptError, CacheRecipeError) as error:
             return self._damaged(error)
+        if stored is None:
+            return self._miss(request)
         self._metrics.hits += 1
         self._metrics.bytes_read += stored.frames_F3HW.nbytes
         self._metrics.seconds_open += time.perf_counter() - started
@@ -220,18 +221,11 @@ class PixelCache:
             return error
         finally:
             self._metrics.seconds_build += time.perf_counter() - started
-            self._sync()
+            self.store.sync()
 
-    def remove_stale_temporaries(self, *, older_than_s: float = 600.0) -> int:
-        """Remove what writers that were killed left behind; a living writer's file is never that old. Returns bytes."""
-        freed = 0
-        for path in temporary_files(self.folder / "pixels"):
-            with contextlib.suppress(FileNotFoundError):  # its writer has just renamed it
-                info = path.stat()
-                if time.time() - info.st_mtime >= older_than_s:
-                    path.unlink()
-                    freed += info.st_size
-        return freed
+    def remove_stale_temporaries(self) -> int:
+        """Remove what writers that were killed left behind. Returns bytes."""
+        return self.store.remove_stale_temporaries()
 
     def _open_and_store(
         self, requests: Iterable[Request], opener: Opener
@@ -255,27 +249,30 @@ class PixelCache:
                 while pending:
                     yield _finished(*pending.popleft())
         finally:
-            self._sync()
+            self.store.sync()
 
     def _store(self, request: Request, opened: OpenedMedia) -> MediaEntry:
         """Write an entry and open it as a reader would, which verifies what was written."""
         ref = request.job.ref
         if not isinstance(ref.source, np.ndarray) and self.hashes.of_medium(ref) != request.source:
             raise MediaError(source_name(ref), "changed while it was being opened")
-        self._metrics.bytes_written += write_entry(request.path, _stored(request, opened))
-        self._unsynced.add(request.path.parent)  # now that it exists: any thread may sync it
-        return _media_entry(request, self._read(request))
+        self._metrics.bytes_written += self.store.write(request.key, entry_blocks(_stored(request, opened)))
+        stored = self._read(request)
+        if stored is None:
+            raise CacheError(f"{request.name}: its entry was removed from {self.folder} while it was being written")
+        return _media_entry(request, stored)
 
-    def _read(self, request: Request) -> StoredEntry:
-        """Map an entry and compare it with what was asked for; the checksum too, as `verify` says."""
-        info = request.path.stat()
-        opened_as = (request.key, info.st_ino, info.st_mtime_ns)
-        check = self.verify == "always" or (self.verify == "first" and opened_as not in self._verified)
-        stored = read_entry(request.path, verify=check)
+    def _read(self, request: Request) -> StoredEntry | None:
+        """Map an entry and compare it with what was asked for; the checksum too, as `verify` says. None: no entry."""
+        mapped = self.store.find(request.key)
+        if mapped is None:
+            return None
+        check = self.verify == "always" or (self.verify == "first" and self._verified.get(request.key) != mapped.stamp)
+        stored = read_entry(mapped.where, mapped.bytes_N, verify=check)
         if stored.recipe != request.recipe.text or stored.source != request.source.fields():
-            raise CacheRecipeError(_mismatch(request, stored))
+            raise CacheRecipeError(_mismatch(request, stored, mapped.where))
         if check:
-            self._verified.add(opened_as)
+            self._verified[request.key] = mapped.stamp
         return stored
 
     def _miss(self, request: Request) -> None:
@@ -292,16 +289,6 @@ class PixelCache:
         self._metrics.rebuilt += 1
         log.warning("rebuilding a cache entry: %s", error)
 
-    def _sync(self) -> None:
-        with contextlib.suppress(KeyError):  # other threads take from the same set
-            while True:
-                sync_folder(self._unsynced.pop())
-
-
-def entry_path(folder: Path, key: str) -> Path:
-    """Where the entry of a key lives in a cache folder."""
-    return folder / f"pixels/{key[:2]}/{key}{SUFFIX}"
-
 
 def _finished(request: Request, result: Future[MediaEntry] | MediaError) -> tuple[Request, MediaEntry | MediaError]:
     if isinstance(result, MediaError):
@@ -312,10 +299,10 @@ def _finished(request: Request, result: Future[MediaEntry] | MediaError) -> tupl
         return request, error
 
 
-def _mismatch(request: Request, stored: StoredEntry) -> str:
+def _mismatch(request: Request, stored: StoredEntry, where: str) -> str:
     if stored.source != request.source.fields():
-        return f"{request.path}: holds another source's pixels than {request.name}"
-    return f"{request.path}: stored under another recipe's name: " + "; ".join(
+        return f"{where}: holds another source's pixels than {request.name}"
+    return f"{where}: stored under another recipe's name: " + "; ".join(
         differences(request.recipe, Recipe(stored.recipe))
     )
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import track
 
 from mmrl.config.schema import RunConfig
-from mmrl.data.cache import PixelCache, Request
-from mmrl.data.entry_file import SUFFIX, StoredEntry, read_entry, read_header
+from mmrl.data.cache import PIXELS, PixelCache, Request
+from mmrl.data.entry_file import StoredEntry, read_entry
 from mmrl.data.fingerprint import (
     Fingerprint,
     Remembered,
@@ -24,10 +24,11 @@ from mmrl.data.fingerprint import (
     remembered_source,
     stamp_of,
 )
-from mmrl.data.preprocess import data_sections, distinct_media
+from mmrl.data.preprocess.media import data_sections, distinct_media
 from mmrl.data.recipe import Recipe, differences, told_apart
 from mmrl.data.skipped import SkippedLog
 from mmrl.data.source import source_name
+from mmrl.data.store import EntryStore
 from mmrl.errors import CacheCorruptError, CacheError, CacheRecipeError, ConfigError, MediaError
 from mmrl.models.load import geometry_of
 
@@ -35,11 +36,11 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
-def entry_files(folder: Path) -> list[Path]:
-    """All entries of a cache folder. Raises CacheError when it is none."""
+def pixel_store(folder: Path) -> EntryStore:
+    """The pixel entries of a cache folder. Raises CacheError when it is none."""
     if not folder.is_dir():
         raise CacheError(f"{folder}: no such cache folder")
-    return sorted((folder / "pixels").glob(f"*/*{SUFFIX}"))
+    return EntryStore(folder / PIXELS)
 
 
 def ls(folder: Path) -> int:
@@ -51,14 +52,17 @@ def ls(folder: Path) -> int:
     counts: Counter[Recipe] = Counter()
     sizes: Counter[Recipe] = Counter()
     bad = []
-    for path in entry_files(folder):
+    store = pixel_store(folder)
+    for item in store.items():
         try:
-            recipe = Recipe(read_header(path).recipe).without_part()
+            entry = _entry(store, item.key, verify=False)
         except CacheCorruptError as error:
             bad.append(str(error))
             continue
-        counts[recipe] += 1
-        sizes[recipe] += path.stat().st_size
+        if entry is not None:
+            recipe = Recipe(entry.recipe).without_part()
+            counts[recipe] += 1
+            sizes[recipe] += item.size
     described = _descriptions(list(counts))
     for recipe in sorted(counts, key=lambda recipe: (-counts[recipe], described[recipe])):
         console.print(f"{counts[recipe]:8} entries {_megabytes(sizes[recipe]):>12}  {described[recipe]}", markup=False)
@@ -74,11 +78,12 @@ def verify(folder: Path) -> int:
     content hash (the file changed, its size and time did not) is mended in the memory, and counted as a problem too.
     """
     console = Console(soft_wrap=True, highlight=False)
-    entries = entry_files(folder)
+    store = pixel_store(folder)
+    entries = list(store.items())
     problems = []
-    for path in track(entries, "entries", console=Console(stderr=True)):
+    for item in track(entries, "entries", console=Console(stderr=True)):
         try:
-            check_entry(path)
+            check_entry(store, item.key)
         except (CacheCorruptError, CacheRecipeError) as error:
             problems.append(str(error))
     sources = list(_current_sources(folder / PixelCache.INDEX))
@@ -100,30 +105,41 @@ def _source_problems(index: Path, line: Remembered) -> list[str]:
     return [f"{line.path}: its content changed, its size and time did not; run `mmrl preprocess`"]
 
 
-def check_entry(path: Path) -> StoredEntry:
-    """Read an entry whole. Raises CacheCorruptError, or CacheRecipeError when its name is not its recipe's."""
-    stored = read_entry(path, verify=True)
-    key = Recipe(stored.recipe).key(Fingerprint(**stored.source))
-    if key != path.stem:
-        raise CacheRecipeError(f"{path}: holds the entry {key}, stored under another recipe's name")
-    return stored
+def check_entry(store: EntryStore, key: str) -> bool:
+    """Read an entry whole; False when there is none.
+
+    Raises CacheCorruptError, or CacheRecipeError when its name is not its recipe's.
+    """
+    entry = _entry(store, key, verify=True)
+    if entry is None:
+        return False
+    own = Recipe(entry.recipe).key(Fingerprint(**entry.source))
+    if own != key:
+        raise CacheRecipeError(f"{store.loose_path(key)}: holds the entry {own}, stored under another recipe's name")
+    return True
+
+
+def _entry(store: EntryStore, key: str, *, verify: bool) -> StoredEntry | None:
+    mapped = store.find(key)
+    return None if mapped is None else read_entry(mapped.where, mapped.bytes_N, verify=verify)
 
 
 def prune(folder: Path, *, size: str) -> int:
     """Delete entries until those left take at most `size` (`20GB`, `500 MiB`, `0`); unused longest go first."""
     limit = parse_size(size)
-    freed_temporaries = PixelCache(folder).remove_stale_temporaries()
-    by_use = sorted((_last_use(path), path.stat().st_size, path) for path in entry_files(folder))
-    total = sum(size for _, size, _ in by_use)
-    kept, removed = total, 0
-    for _, bytes_, path in by_use:
+    store = pixel_store(folder)
+    freed_temporaries = store.remove_stale_temporaries()
+    by_use = sorted(store.items(), key=lambda item: item.last_use)
+    kept = total = sum(item.size for item in by_use)
+    removed: list[str] = []
+    for item in by_use:
         if kept <= limit:
             break
-        path.unlink(missing_ok=True)
-        kept -= bytes_
-        removed += 1
+        removed.append(item.key)
+        kept -= item.size
+    store.remove(removed)
     Console(soft_wrap=True, highlight=False).print(
-        f"{removed} entries removed, {len(by_use) - removed} left; {_megabytes(total)} -> {_megabytes(kept)}"
+        f"{len(removed)} entries removed, {len(by_use) - len(removed)} left; {_megabytes(total)} -> {_megabytes(kept)}"
         f"{f', {_megabytes(freed_temporaries)} of unfinished files removed' if freed_temporaries else ''}",
         markup=False,
     )
@@ -166,7 +182,7 @@ def misses(config: RunConfig, *, sample: str | None = None) -> Iterator[tuple[st
     """(name of a medium, None for a hit or the reason of its miss), opening none."""
     cache = PixelCache(Path(config.cache.dir), on_miss="error", verify="always")
     geometry = geometry_of(config.model)
-    stored = _by_content(cache.folder)
+    stored = _by_content(cache.store)
     past = _past_contents(cache.folder / PixelCache.INDEX)
     for data in data_sections(config):
         skipped = SkippedLog(None, max_fraction=data.max_skipped_fraction)
@@ -175,19 +191,21 @@ def misses(config: RunConfig, *, sample: str | None = None) -> Iterator[tuple[st
             name = f"{medium.sample.where}: {source_name(job.ref)}"
             try:
                 request = cache.request(job, data.video)
-                yield name, explain_miss(request, stored, past)
+                yield name, explain_miss(request, cache.store, stored, past)
             except MediaError as error:
                 yield name, error.reason
 
 
-def explain_miss(request: Request, stored: dict[str, list[Recipe]], past: dict[str, set[str]]) -> str | None:
+def explain_miss(
+    request: Request, store: EntryStore, stored: dict[str, list[Recipe]], past: dict[str, set[str]]
+) -> str | None:
     """Why a request has no entry it may use; None when it has one.
 
     stored: content hash -> recipes of its entries. past: path -> content hashes it ever had.
     """
     recipes = stored.get(request.source.sha256, [])
     if request.recipe in recipes:
-        return _damage(request)
+        return _damage(request, store)
     if recipes:
         nearest = min((differences(request.recipe, recipe) for recipe in recipes), key=len)
         return "cached under another recipe: " + "; ".join(nearest)
@@ -197,22 +215,21 @@ def explain_miss(request: Request, stored: dict[str, list[Recipe]], past: dict[s
     return "no entry: pruned or never cached"
 
 
-def _damage(request: Request) -> str | None:
+def _damage(request: Request, store: EntryStore) -> str | None:
     try:
-        check_entry(request.path)
-    except FileNotFoundError:
-        return "its entry lies under another name"
+        there = check_entry(store, request.key)
     except CacheError as error:
         return f"its entry is damaged: {error}"
-    return None
+    return None if there else "its entry lies under another name"
 
 
-def _by_content(folder: Path) -> dict[str, list[Recipe]]:
+def _by_content(store: EntryStore) -> dict[str, list[Recipe]]:
     recipes: dict[str, list[Recipe]] = defaultdict(list)
-    for path in entry_files(folder):
+    for item in store.items():
         with contextlib.suppress(CacheCorruptError):  # `verify` names these
-            entry = read_header(path)
-            recipes[entry.source["sha256"]].append(Recipe(entry.recipe))
+            entry = _entry(store, item.key, verify=False)
+            if entry is not None:
+                recipes[entry.source["sha256"]].append(Recipe(entry.recipe))
     return recipes
 
 
@@ -230,11 +247,6 @@ def _current_sources(index: Path) -> Iterator[Remembered]:
         with contextlib.suppress(MediaError):  # gone since: nothing to check
             if stamp_of(remembered_source(line.path)) == line.stamp:
                 yield line
-
-
-def _last_use(path: Path) -> float:
-    info = path.stat()
-    return max(info.st_atime, info.st_mtime)  # file systems mounted without access times keep the time of writing
 
 
 def _descriptions(recipes: Sequence[Recipe]) -> dict[Recipe, str]:

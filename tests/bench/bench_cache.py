@@ -32,7 +32,7 @@ from bench_preprocess import SETTINGS, make_clip
 from makers.openers import QWEN25, LocalOpener
 
 from mmrl.config.schema import BudgetClass
-from mmrl.data.cache import PixelCache, entry_path
+from mmrl.data.cache import PixelCache
 from mmrl.data.pixels import normalise
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import MediaRef
@@ -88,7 +88,7 @@ def measure(clip: Path, folder: Path, *, repeat: int) -> tuple[Times, int]:
         return opener.open(ref, BUDGET, QWEN25).frames_F3HW
 
     entry = get()
-    path, num_bytes = entry_path(folder, entry.key), entry.frames_F3HW.nbytes
+    path, num_bytes = PixelCache(folder).store.loose_path(entry.key), entry.frames_F3HW.nbytes
     del entry
     for _ in range(repeat):
         times.decode.append(seconds(open_live))
@@ -127,7 +127,7 @@ def overhead_rows(folder: Path) -> list[str]:
         pixels = np.random.default_rng(0).integers(0, 256, (frames, side, side, 3), dtype=np.uint8)
         still = MediaRef("image", pixels[0])
         entry = cache.get(still if frames == 1 else MediaRef("video", pixels, source_fps=29.97), budget, QWEN25, opener)
-        count, size = entry.frames_F3HW.nbytes, entry_path(folder, entry.key).stat().st_size
+        count, size = entry.frames_F3HW.nbytes, cache.store.loose_path(entry.key).stat().st_size
         shape = " x ".join(map(str, entry.frames_F3HW.shape))
         rows.append(f"| {entry.kind} {shape} | {count} | {size} | {size / count - 1:.2%} |")
     return rows

@@ -11,11 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from makers.clips import ClipSpec, write_clip
+from makers.entries import entry_files, flip
 from makers.openers import QWEN25, SMALL, LocalOpener
 from PIL import Image
 
 from mmrl.config.schema import BudgetClass, VideoSection
-from mmrl.data.cache import PixelCache, entry_path
+from mmrl.data.cache import PixelCache
 from mmrl.data.opening import OpenJob
 from mmrl.data.recipe import Recipe, differences, recipe_of
 from mmrl.data.sample import MediaRef
@@ -34,16 +35,6 @@ def picture(path: Path, *, size=(100, 80), seed=0) -> MediaRef:
 def clip(frames=6, *, fps=2.0, seed=0) -> MediaRef:
     pixels = np.random.default_rng(seed).integers(0, 256, (frames, 40, 60, 3), dtype=np.uint8)
     return MediaRef("video", pixels, source_fps=fps)
-
-
-def entry_files(folder: Path) -> list[Path]:
-    return sorted((folder / "pixels").glob("*/*"))
-
-
-def flip(path: Path, position: int) -> None:
-    raw = bytearray(path.read_bytes())
-    raw[position] ^= 1
-    path.write_bytes(raw)
 
 
 def test_a_second_reader_decodes_nothing(tmp_path):
@@ -314,5 +305,6 @@ def test_an_entry_of_64_kib_costs_less_than_2_percent_more_than_its_pixels(tmp_p
     clip = write_clip(tmp_path / "clip.mp4", ClipSpec(frames=28, fps=30, width=64, height=64))
     entry = PixelCache(tmp_path / "cache").get(MediaRef("video", clip), budget, QWEN25, LocalOpener())
     assert entry.frames_F3HW.shape == (28, 3, 28, 28)
-    size = entry_path(tmp_path / "cache", entry.key).stat().st_size
+    (path,) = entry_files(tmp_path / "cache")
+    size = path.stat().st_size
     assert entry.frames_F3HW.nbytes >= 2**16 and size < 1.02 * entry.frames_F3HW.nbytes

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from makers.configs import media_rows, write_config
+from makers.entries import entry_files, flip
 from makers.openers import LocalOpener
 from makers.rows import write_jsonl
 
 from mmrl.config.load import load_config
-from mmrl.data import preprocess as module
-from mmrl.data.cache_cli import entry_files, explain, ls, misses, parse_size, prune, verify
-from mmrl.data.preprocess import preprocess
+from mmrl.data.cache_cli import explain, ls, misses, parse_size, prune, verify
+from mmrl.data.preprocess import run as module
+from mmrl.data.preprocess.run import preprocess
 from mmrl.errors import CacheError, ConfigError
 
 
@@ -25,11 +26,6 @@ def filled(tmp_path, monkeypatch) -> Path:
         os.utime(tmp_path / name, ns=(10**18, 10**18))
     assert preprocess(load_config(path)) == 0
     return tmp_path
-
-
-def flip_last_byte(path: Path) -> None:
-    raw = path.read_bytes()
-    path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
 
 
 def reasons(folder: Path, *overrides: str, sample: str | None = None) -> list[str | None]:
@@ -71,7 +67,7 @@ def test_no_folder_is_an_error(tmp_path):
 def test_verify_names_damaged_and_misnamed_entries(filled, capsys):
     assert verify(filled / "cache") == 0
     one, two, three = entry_files(filled / "cache")
-    flip_last_byte(one)
+    flip(one, -1)
     shutil.copy(three, two)
     assert verify(filled / "cache") == 1
     out = capsys.readouterr().out
@@ -82,7 +78,7 @@ def test_verify_names_damaged_and_misnamed_entries(filled, capsys):
 
 def test_verify_reads_the_sources_and_mends_the_memory(filled, capsys):
     path = filled / "0.png"
-    flip_last_byte(path)
+    flip(path, -1)
     os.utime(path, ns=(10**18, 10**18))
     assert reasons(filled) == [None, None, None]  # nobody can tell without reading it
     assert verify(filled / "cache") == 1
@@ -129,7 +125,7 @@ def test_explain_names_the_recipe_field(filled, capsys):  # fault 51
 
 
 def test_explain_tells_new_changed_damaged_and_gone(filled):
-    flip_last_byte(entry_files(filled / "cache")[0])
+    flip(entry_files(filled / "cache")[0], -1)
     damaged = [reason for reason in reasons(filled) if reason]
     assert len(damaged) == 1 and "its entry is damaged" in damaged[0] and "checksum" in damaged[0]
     media_rows(filled, images=1)

@@ -5,9 +5,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from makers.entries import read_entry_file
 from safetensors import safe_open
 
-from mmrl.data.entry_file import StoredEntry, read_entry, read_header, temporary_files, write_entry
+from mmrl.data.entry_file import StoredEntry, entry_blocks
+from mmrl.data.store import temporary_files, write_whole
 from mmrl.errors import CacheCorruptError, CacheError
 
 RECIPE = '{"kind":"video"}'
@@ -27,13 +29,13 @@ def frames(count=2, height=8, width=12):
 
 def write(path, pixels=None):
     entry = StoredEntry(RECIPE, SOURCE, MEDIUM, frames() if pixels is None else pixels, TIMES, INDICES)
-    return write_entry(path, entry)
+    return write_whole(path, entry_blocks(entry))
 
 
 def test_round_trip_and_size(tmp_path):
     path = tmp_path / "ab" / "entry.safetensors"
     size = write(path)
-    stored = read_entry(path, verify=True)
+    stored = read_entry_file(path)
     assert size == path.stat().st_size
     assert (stored.recipe, stored.source, stored.medium) == (RECIPE, SOURCE, MEDIUM)
     assert (stored.timestamps_s, stored.frame_indices) == (TIMES, INDICES)
@@ -54,13 +56,6 @@ def test_safetensors_reads_it(tmp_path):
         assert sorted(file.metadata()) == ["checksum", "medium", "recipe", "source"]
 
 
-def test_header_is_read_without_pixels(tmp_path):
-    path = tmp_path / "entry.safetensors"
-    write(path)
-    stored = read_header(path)
-    assert (stored.shape, stored.medium, stored.timestamps_s) == ((2, 3, 8, 12), MEDIUM, TIMES)
-
-
 def test_same_input_same_file(tmp_path):
     write(tmp_path / "a.safetensors")
     write(tmp_path / "b.safetensors", frames().transpose(2, 3).contiguous().transpose(2, 3))
@@ -76,7 +71,7 @@ def test_every_flipped_byte_is_found(tmp_path):
         damaged[position] ^= 1 << (position % 8)
         path.write_bytes(damaged)
         with pytest.raises(CacheCorruptError, match=r"entry\.safetensors"):
-            read_entry(path, verify=True)
+            read_entry_file(path)
 
 
 def test_every_cut_is_found_without_checksum(tmp_path):
@@ -86,9 +81,7 @@ def test_every_cut_is_found_without_checksum(tmp_path):
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         with pytest.raises(CacheCorruptError):
-            read_entry(path, verify=False)
-        with pytest.raises(CacheCorruptError):
-            read_header(path)
+            read_entry_file(path, verify=False)
 
 
 def test_appended_bytes_are_found_without_checksum(tmp_path):
@@ -96,25 +89,20 @@ def test_appended_bytes_are_found_without_checksum(tmp_path):
     write(path)
     path.write_bytes(path.read_bytes() + b"\0")
     with pytest.raises(CacheCorruptError, match="600 bytes of data expected, 601 found"):
-        read_entry(path, verify=False)
-
-
-def test_missing_entry_is_no_corruption(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        read_entry(tmp_path / "none.safetensors", verify=True)
+        read_entry_file(path, verify=False)
 
 
 def test_writing_into_the_frames_does_not_reach_the_file(tmp_path):
     path = tmp_path / "entry.safetensors"
     write(path)
-    read_entry(path, verify=False).frames_F3HW.zero_()
-    assert torch.equal(read_entry(path, verify=True).frames_F3HW, frames())
+    read_entry_file(path, verify=False).frames_F3HW.zero_()
+    assert torch.equal(read_entry_file(path).frames_F3HW, frames())
 
 
 def test_a_thousand_open_entries_hold_no_file_descriptors(tmp_path):
     path = tmp_path / "entry.safetensors"
     write(path)
-    held = [read_entry(path, verify=False).frames_F3HW for _ in range(2000)]
+    held = [read_entry_file(path, verify=False).frames_F3HW for _ in range(2000)]
     assert torch.equal(held[-1], frames())
 
 
@@ -137,7 +125,7 @@ def test_any_entry_round_trips(tmp_path_factory, shape, times, text, seed):
     pixels = torch.from_numpy(np.random.default_rng(seed).integers(0, 256, (count, 3, height, width), dtype=np.uint8))
     path = tmp_path_factory.mktemp("entries") / "entry.safetensors"
     indices = tuple(range(7, 7 + len(times)))
-    write_entry(path, StoredEntry(text, SOURCE, MEDIUM, pixels, tuple(times), indices))
-    stored = read_entry(path, verify=True)
+    write_whole(path, entry_blocks(StoredEntry(text, SOURCE, MEDIUM, pixels, tuple(times), indices)))
+    stored = read_entry_file(path)
     assert torch.equal(stored.frames_F3HW, pixels)
     assert (stored.recipe, stored.timestamps_s, stored.frame_indices) == (text, tuple(times), indices)
