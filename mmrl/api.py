@@ -56,10 +56,11 @@ def preprocess(
     loaded = load(config, *overrides)
     from mmrl.config.checks import located
     from mmrl.config.run_checks import check_run
-    from mmrl.data.preprocess import preprocess as run
+    from mmrl.data.preprocess.run import Options
+    from mmrl.data.preprocess.run import preprocess as run
 
     check_run(located(loaded), training=False)
-    return run(loaded, rehash=rehash, workers=workers)
+    return run(loaded, Options(rehash=rehash, workers=workers))
 
 
 def check(config: str | Path | RunConfig, *overrides: str, media: MediaChoice = "sample") -> int:

@@ -41,7 +41,7 @@ from mmrl.config.schema import BudgetClass, VideoSection
 from mmrl.data.cache import Opener, PixelCache
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.opening import OpenedMedia, OpenJob, open_medium
-from mmrl.data.preprocess import hashed_ahead
+from mmrl.data.preprocess.hashing import hashed_ahead
 from mmrl.data.sample import MediaRef
 from mmrl.data.video import reader_version
 from mmrl.errors import MediaError

@@ -19,7 +19,7 @@ from mmrl.data.cache import PixelCache
 from mmrl.data.cache_cli import misses
 from mmrl.data.downloads import download
 from mmrl.data.locate import MediaRules
-from mmrl.data.preprocess import preprocess
+from mmrl.data.preprocess.run import preprocess
 from mmrl.errors import MediaError
 
 RULES = MediaRules(source_fps=5.0, allow_urls=True)

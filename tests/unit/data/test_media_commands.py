@@ -13,7 +13,8 @@ from makers.media import picture_bytes, write_frames, write_pdf, write_zip
 from mmrl.config.load import load_config
 from mmrl.data.cache_cli import misses, verify
 from mmrl.data.locations import RawBytes
-from mmrl.data.preprocess import distinct_media, preprocess
+from mmrl.data.preprocess.media import distinct_media
+from mmrl.data.preprocess.run import preprocess
 from mmrl.data.skipped import SkippedLog
 
 OLD_NS = 10**18

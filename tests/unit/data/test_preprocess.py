@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 from makers.configs import media_rows, write_config
+from makers.entries import read_entry_file
 from makers.openers import QWEN25, SMALL, LocalOpener
 
 from mmrl.config.load import load_config
-from mmrl.data import preprocess as module
 from mmrl.data.cache import PixelCache
-from mmrl.data.entry_file import read_entry, temporary_files
-from mmrl.data.preprocess import preprocess
+from mmrl.data.preprocess import run as module
+from mmrl.data.preprocess.run import Options, preprocess
 from mmrl.data.sample import MediaRef
+from mmrl.data.store import temporary_files
 
 
 def entries(folder: Path) -> list[Path]:
@@ -42,14 +43,14 @@ def test_a_second_run_decodes_nothing(tmp_path, opened):
     assert preprocess(config) == 0
     assert (opened.opened, len(entries(tmp_path)), failures(tmp_path)) == (7, 7, [])
     before = [path.stat().st_mtime_ns for path in entries(tmp_path)]
-    assert preprocess(config) == preprocess(config, rehash=True) == 0
+    assert preprocess(config) == preprocess(config, Options(rehash=True)) == 0
     assert opened.opened == 7
     assert [path.stat().st_mtime_ns for path in entries(tmp_path)] == before
 
 
 def test_decoder_processes_store_what_opening_here_gives(tmp_path):
     path = write_config(tmp_path, media_rows(tmp_path, images=2, clips=1))
-    assert preprocess(load_config(path), workers=1) == 0
+    assert preprocess(load_config(path), Options(workers=1)) == 0
     config, opener = load_config(path), LocalOpener()
     cache = PixelCache(tmp_path / "cache", on_miss="error")
     for name, kind in (("0.png", "image"), ("1.png", "image"), ("0.mp4", "video")):
@@ -127,7 +128,7 @@ def test_stage_and_validation_data_are_included_and_budgets_of_a_dataset_hold(tm
     raw["data"]["val"] = [val.model_dump()]
     raw["stages"] = [{"name": "s", "kind": "sft", "steps": 1, "prompts_per_step": 1, "data": stage_data.model_dump()}]
     assert preprocess(type(config).model_validate(raw)) == 0
-    shapes = sorted(tuple(read_entry(path, verify=True).shape) for path in entries(tmp_path))
+    shapes = sorted(tuple(read_entry_file(path).shape) for path in entries(tmp_path))
     assert shapes == [(1, 3, 28, 28), (1, 3, 56, 84), (1, 3, 56, 84)]
 
 
@@ -138,6 +139,7 @@ os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
 from makers.openers import QWEN25, SMALL, LocalOpener
 from mmrl.data.cache import PixelCache
 from mmrl.data.sample import MediaRef
+from mmrl.data.store import temporary_files
 PixelCache(Path(sys.argv[1])).get(MediaRef("image", Path(sys.argv[2])), SMALL, QWEN25, LocalOpener())
 """
 
@@ -172,7 +174,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path, opened):
     running.wait()
     done = entries(tmp_path)
     for entry in done:
-        read_entry(entry, verify=True)
+        read_entry_file(entry)
     assert 10 <= len(done) < 150
     assert preprocess(load_config(path)) == 0
     assert (opened.opened, len(entries(tmp_path))) == (150 - len(done), 150)
@@ -186,5 +188,5 @@ def test_two_processes_may_fill_one_cache(tmp_path):
     assert [process.returncode for process in both] == [0, 0], errors
     assert len(entries(tmp_path)) == 14
     for entry in entries(tmp_path):
-        read_entry(entry, verify=True)
+        read_entry_file(entry)
     assert list(temporary_files(tmp_path / "cache" / "pixels")) == []
