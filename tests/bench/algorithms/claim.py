@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bench.algorithms.tabular import Arm, Result, Task, train
+from bench.algorithms.tabular import Arm, Result, Task
+from bench.algorithms.trainer import train
 
 SEEDS = (0, 1, 2, 3, 4)
 _T_95 = 2.776  # Student's t, 4 degrees of freedom, two-sided

@@ -6,7 +6,8 @@ from collections import Counter
 
 import torch
 from bench.algorithms.claim import plugin
-from bench.algorithms.tabular import Drawn, Policy, Rows, Task, Tensor, every, sample
+from bench.algorithms.rounds import Drawn
+from bench.algorithms.tabular import Policy, Rows, Task, Tensor, every, sample
 from bench.algorithms.tasks import target
 
 from mmrl.algorithms.algorithm import build_algorithm

@@ -9,8 +9,9 @@ from bench.algorithms.claim import Claim, final, interval, plugin, seen
 from bench.algorithms.claims import process, rl_zvp
 from bench.algorithms.run import claims_of, names
 from bench.algorithms.spec_rl_exact import QUANTILE_95, chi_square, made
-from bench.algorithms.tabular import Arm, Policy, Rows, Task, every, sample, train
+from bench.algorithms.tabular import Arm, Policy, Rows, Task, every, sample
 from bench.algorithms.tasks import start, target
+from bench.algorithms.trainer import train
 
 TASK = Task(start(0.2, prompts=8), target)
 
