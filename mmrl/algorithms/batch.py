@@ -14,10 +14,14 @@ Shape letters: N sequences (completions), C completion tokens, B packed rows, T 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
+from mmrl.algorithms.tree import Forest
 from mmrl.data.rendered import MediaEntry, Placeholder
+
+Attention = Literal["auto", "parts", "flex", "sdpa"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +58,7 @@ class Row:
 class MicroBatch:
     """Packed rows as the model takes them.
 
-    ids_BT, positions_3BT; mask_B1TT: True where a query may see a key (None where plain causal is the same).
+    ids_BT, positions_3BT. forest: who sees whom. attention: by what, see mmrl/models/attention.py.
     media: distinct entries, each encoded once. media_order: for every placeholder run of the packed batch, in token
         order, (index into media, first token, length).
     predict_L: flat index b * T + t of the position whose logits predict target_L; sequence_L and token_L say where
@@ -63,10 +67,16 @@ class MicroBatch:
 
     ids_BT: torch.Tensor
     positions_3BT: torch.Tensor
-    mask_B1TT: torch.Tensor | None
+    forest: Forest
     media: tuple[MediaEntry, ...]
     media_order: tuple[tuple[int, int, int], ...]
     predict_L: torch.Tensor
     target_L: torch.Tensor
     sequence_L: torch.Tensor
     token_L: torch.Tensor
+    attention: Attention = "auto"
+
+    @property
+    def mask_B1TT(self) -> torch.Tensor | None:
+        """True where a query may see a key; None where plain causal is the same. Made anew each time: it is large."""
+        return None if self.forest.is_causal else self.forest.dense_mask()

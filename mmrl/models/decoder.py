@@ -7,19 +7,24 @@ Shape letters: B rows, T query tokens, K key tokens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from mmrl.algorithms.batch import Attention
+from mmrl.algorithms.tree import Forest
+from mmrl.models.attention import mask_of, resolved
 from mmrl.models.families import FAMILIES
+from mmrl.models.tree_attention import Window
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderInputs:
     """Tokens to run, on any device.
 
-    mask_B1TK: True where a query may see a key; None: plain causal (or, for one query, everything).
+    mask_B1TK: True where a query may see a key; None: plain causal (or, for one query, everything). forest: in its
+        place, who sees whom in packed rows without a cache; attention: by what then.
     encoder_outputs: vision features in the order of the placeholder ids, see `mmrl.models.encode.gather_features`.
     cache: keys and values of earlier tokens, extended in place.
     """
@@ -30,6 +35,8 @@ class DecoderInputs:
     encoder_outputs: dict[str, Any] | None = None
     cache: Any = None
     keep_cache: bool = False
+    forest: Forest | None = None
+    attention: Attention = "auto"
 
 
 def run_decoder(model: Any, inputs: DecoderInputs) -> Any:
@@ -37,21 +44,48 @@ def run_decoder(model: Any, inputs: DecoderInputs) -> Any:
     device = model.lm_head.weight.device
     positions_3BT = inputs.positions_3BT.to(device)
     family = FAMILIES[model.config.model_type]
-    cache, mask = inputs.cache, inputs.mask_B1TK
-    if family.attention == "causal":
-        attention = None if mask is None else _as_read(model, mask.to(device))
-    else:
-        attention = {name: _as_read(model, one) for name, one in _windowed_masks(model, inputs).items()}
-        if cache is None and inputs.keep_cache:
-            cache = _whole_cache()
+    cache = inputs.cache
+    if family.attention == "window" and cache is None and inputs.keep_cache:
+        cache = _whole_cache()
     return model.model(
         input_ids=inputs.ids_BT.to(device),
         position_ids=positions_3BT if family.position_axes == 3 else positions_3BT[0],
-        attention_mask=attention,
+        attention_mask=_masks(model, inputs, windowed=family.attention == "window"),
         mm_encoder_outputs=inputs.encoder_outputs,
         past_key_values=cache,
         use_cache=inputs.keep_cache,
     )
+
+
+def _masks(model: Any, inputs: DecoderInputs, *, windowed: bool) -> Any:
+    """What the model takes as its mask: one for all layers, or one for each kind of layer."""
+    device, forest, mask = model.lm_head.weight.device, inputs.forest, inputs.mask_B1TK
+    if forest is not None and forest.is_causal and not windowed:
+        return None
+    if forest is not None:
+        way = resolved(inputs.attention, model, device)
+        if way != "sdpa" and not windowed:
+            return mask_of(forest, way, device=device)
+        if way != "sdpa":
+            windows = _windows(model, inputs, forest)
+            return {name: mask_of(forest, way, device=device, window=one) for name, one in windows.items()}
+        mask = forest.dense_mask()
+    if windowed:
+        masks = _windowed_masks(model, replace(inputs, mask_B1TK=mask))
+        return {name: _as_read(model, one) for name, one in masks.items()}
+    return None if mask is None else _as_read(model, mask.to(device))
+
+
+def _windows(model: Any, inputs: DecoderInputs, forest: Forest) -> dict[str, Window]:
+    """By kind of layer, for families of attention `window`: what `_windowed_masks` says, without masks."""
+    positions_N = inputs.positions_3BT[0].flatten().cpu()
+    is_picture_N = inputs.ids_BT.flatten().cpu() == model.config.image_token_id
+    segment_N = forest.segment_N
+    begins_N = is_picture_N.clone()
+    begins_N[1:] &= ~is_picture_N[:-1] | (segment_N[1:] != segment_N[:-1])
+    pictures_N = begins_N.long().cumsum(0) * is_picture_N
+    sizes = {"full_attention": None, "sliding_attention": model.config.get_text_config().sliding_window}
+    return {name: Window(positions_N, pictures_N, size) for name, size in sizes.items()}
 
 
 def _as_read(model: Any, mask_B1TK: torch.Tensor) -> torch.Tensor:

@@ -149,7 +149,8 @@ def _predicting_states(model: Any, micro: MicroBatch, processor: FamilyProcessor
     inputs = DecoderInputs(
         ids_BT=micro.ids_BT,
         positions_3BT=micro.positions_3BT,
-        mask_B1TK=micro.mask_B1TT,
+        forest=micro.forest,
+        attention=micro.attention,
         encoder_outputs=gather_features(features, micro.media_order, processor),
     )
     hidden_BTD = run_decoder(model, inputs).last_hidden_state

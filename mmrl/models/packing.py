@@ -1,18 +1,21 @@
 """Rows and micro-batches: from prompts and completions to the tensors a model takes.
 
 A prompt and its completions are one row, the prompt held once (`group_row`), or one row per completion
-(`separate_rows`). `plan_micro_batches` says which rows are padded together, `pack` makes the tensors.
+(`separate_rows`). `plan_micro_batches` says which rows go through the model together, `pack` makes the tensors: rows
+are padded to the longest, or put behind each other without padding.
 
-Shape letters: B packed rows, T packed tokens, S segments of a row, L loss tokens.
+Shape letters: B packed rows, T packed tokens, N = B * T, L loss tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 import torch
 
-from mmrl.algorithms.batch import MicroBatch, Row, Segment
+from mmrl.algorithms.batch import Attention, MicroBatch, Row, Segment
+from mmrl.algorithms.tree import Forest, Span
 from mmrl.data.rendered import MediaEntry, RenderedPrompt
 from mmrl.models.families import FamilyProcessor
 
@@ -59,41 +62,53 @@ def separate_rows(prompt: RenderedPrompt, completions: Sequence[Sequence[int]], 
     return [group_row(prompt, [ids], [sequence]) for ids, sequence in zip(completions, sequences, strict=True)]
 
 
-def plan_micro_batches(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
-    """Rows that are padded together: rows x longest row is at most `max_tokens`.
+def plan_micro_batches(rows: Sequence[Row], max_tokens: int, *, padded: bool = True) -> list[list[Row]]:
+    """Rows of one micro-batch: as many as fit into `max_tokens`, rows x longest row where they are padded, else tokens.
 
     Longest rows first, so that neighbours differ little and padding is small; equal lengths keep their order. A row
     above the limit is a micro-batch of its own.
     """
     batches: list[list[Row]] = []
+    tokens = 0
     for row in sorted(rows, key=lambda row: -row.num_tokens):
-        if batches and (len(batches[-1]) + 1) * batches[-1][0].num_tokens <= max_tokens:
+        more = batches[-1][0].num_tokens if batches and padded else row.num_tokens
+        if batches and tokens + more <= max_tokens:
             batches[-1].append(row)
+            tokens += more
         else:
             batches.append([row])
+            tokens = row.num_tokens
     return batches
 
 
-def pack(rows: Sequence[Row], processor: FamilyProcessor) -> MicroBatch:
-    """Tensors of one micro-batch: rows padded on the right with `processor.pad_token_id`."""
-    length = max(row.num_tokens for row in rows)
-    ids_BT = torch.full((len(rows), length), processor.pad_token_id)
-    positions_3BT = torch.zeros(3, len(rows), length, dtype=torch.long)
-    for b, row in enumerate(rows):
-        ids_BT[b, : row.num_tokens] = torch.cat([s.ids_T for s in row.segments])
-        positions_3BT[:, b, : row.num_tokens] = torch.cat([s.positions_3T for s in row.segments], dim=1)
+def pack(
+    rows: Sequence[Row], processor: FamilyProcessor, *, padded: bool = True, attention: Attention = "auto"
+) -> MicroBatch:
+    """Tensors of one micro-batch: a line for each row, filled up on the right with `processor.pad_token_id`, or, not
+    padded, all rows behind each other in one line, where none sees another.
+    """
+    sizes = [row.num_tokens for row in rows]
+    length = max(sizes) if padded else sum(sizes)
+    offsets = [b * length for b in range(len(rows))] if padded else [0, *accumulate(sizes)][:-1]
+    lines = len(rows) if padded else 1
+    ids_N = torch.full((lines * length,), processor.pad_token_id)
+    positions_3N = torch.zeros(3, lines * length, dtype=torch.long)
+    for row, offset, size in zip(rows, offsets, sizes, strict=True):
+        ids_N[offset : offset + size] = torch.cat([s.ids_T for s in row.segments])
+        positions_3N[:, offset : offset + size] = torch.cat([s.positions_3T for s in row.segments], dim=1)
     media, media_order = _media_table(rows)
-    predict_L, target_L, sequence_L, token_L = _loss_tokens(rows, length=length)
+    predict_L, target_L, sequence_L, token_L = _loss_tokens(rows, offsets)
     return MicroBatch(
-        ids_BT=ids_BT,
-        positions_3BT=positions_3BT,
-        mask_B1TT=None if all(_is_chain(row) for row in rows) else _tree_mask(rows, length=length),
+        ids_BT=ids_N.view(lines, length),
+        positions_3BT=positions_3N.view(3, lines, length),
+        forest=_forest(rows, offsets, lines=lines, length=length),
         media=media,
         media_order=media_order,
         predict_L=predict_L,
         target_L=target_L,
         sequence_L=sequence_L,
         token_L=token_L,
+        attention=attention,
     )
 
 
@@ -106,38 +121,20 @@ def _completion_segment(prompt: RenderedPrompt, ids: Sequence[int], *, sequence:
     return Segment(torch.tensor(ids), positions_T.expand(3, -1), parent=0, sequence=sequence)
 
 
-def _is_chain(row: Row) -> bool:
-    """Every segment continues the one before it: the plain causal mask is the row's own."""
-    return all(segment.parent == index - 1 for index, segment in enumerate(row.segments))
-
-
 def _starts(row: Row) -> list[int]:
     """Index of each segment's first token in the row."""
-    starts = [0]
-    for segment in row.segments:
-        starts.append(starts[-1] + segment.ids_T.numel())
-    return starts[:-1]
+    return [0, *accumulate(segment.ids_T.numel() for segment in row.segments)][:-1]
 
 
-def _tree_mask(rows: Sequence[Row], *, length: int) -> torch.Tensor:
-    """True where a query may see a key: its own segment and that segment's ancestors, causally.
-
-    Padding sees padding, for a softmax over nothing would be NaN; nothing else sees it.
-    """
-    causal_TT = torch.ones(length, length, dtype=torch.bool).tril()
-    return torch.stack([_segment_mask(row, length=length) & causal_TT for row in rows])[:, None]
-
-
-def _segment_mask(row: Row, *, length: int) -> torch.Tensor:
-    """(T, T) mask of the row's tree alone, without the causal part."""
-    count = len(row.segments)
-    sees_SS = torch.eye(count + 1, dtype=torch.bool)  # the last one is padding
-    for index, segment in enumerate(row.segments):
-        if segment.parent >= 0:
-            sees_SS[index] |= sees_SS[segment.parent]
-    lengths = [s.ids_T.numel() for s in row.segments] + [length - row.num_tokens]
-    segment_T = torch.arange(count + 1).repeat_interleave(torch.tensor(lengths))
-    return sees_SS[segment_T][:, segment_T]
+def _forest(rows: Sequence[Row], offsets: Sequence[int], *, lines: int, length: int) -> Forest:
+    """Who sees whom in rows that begin at these tokens of `lines` rows of `length` tokens."""
+    spans: list[Span] = []
+    for row, offset in zip(rows, offsets, strict=True):
+        first = len(spans)
+        for segment, start in zip(row.segments, _starts(row), strict=True):
+            end = offset + start + segment.ids_T.numel()
+            spans.append(Span(offset + start, end, first + segment.parent if segment.parent >= 0 else -1))
+    return Forest(tuple(spans), lines, length)
 
 
 def _media_table(rows: Sequence[Row]) -> tuple[tuple[MediaEntry, ...], tuple[tuple[int, int, int], ...]]:
@@ -156,9 +153,9 @@ def _media_table(rows: Sequence[Row]) -> tuple[tuple[MediaEntry, ...], tuple[tup
     return tuple(entries), tuple(order)
 
 
-def _loss_tokens(rows: Sequence[Row], *, length: int) -> tuple[torch.Tensor, ...]:
+def _loss_tokens(rows: Sequence[Row], offsets: Sequence[int]) -> tuple[torch.Tensor, ...]:
     """predict_L, target_L, sequence_L, token_L of the packed rows."""
-    parts = [part for b, row in enumerate(rows) for part in _row_loss_tokens(row, offset=b * length)]
+    parts = [part for row, offset in zip(rows, offsets, strict=True) for part in _row_loss_tokens(row, offset=offset)]
     if not parts:
         return tuple(torch.zeros(4, 0, dtype=torch.long))
     return tuple(torch.cat(column) for column in zip(*parts, strict=True))
