@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -87,6 +87,19 @@ class Clip(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class DivisibleClip(Clip, Protocol):
+    """A clip whose wanted frames can be read side by side, part by part: the same frames, bit for bit."""
+
+    def parts(self, indices: Sequence[int]) -> list[list[int]]:
+        """The distinct wanted frames in parts, ascending. `frames` decodes each of them by itself, whoever asks."""
+        ...
+
+    def twin(self) -> DivisibleClip:
+        """The same file opened once more, for another thread, by what is known of it. The caller closes it."""
+        ...
 
 
 @contextmanager

@@ -1,14 +1,13 @@
 """Reading clips with PyAV. Also the probe of all readers: times come from packets, so nothing is decoded for them.
 
-Wanted frames are decoded group by group: seek to the keyframe before them when that skips enough, else decode on.
-On the way to a wanted frame, pictures that no other picture refers to are skipped in codecs where that is certain.
+Wanted frames are decoded run by run (timeline.plan_runs): seek to the keyframe before them when that skips enough,
+else decode on. On the way to a wanted frame, pictures that no other picture refers to are skipped in codecs where that
+is certain. Runs do not depend on each other, so twins of a clip can decode them side by side.
 """
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,8 @@ from mmrl.data.image import on_white
 from mmrl.data.source import media_errors
 from mmrl.data.video import ClipInfo, mean_rate, not_a_clip
 from mmrl.data.video_readers.container_size import is_cut
+from mmrl.data.video_readers.timeline import Timeline, counted_timeline, plan_runs, scan_packets, timeline_of
 from mmrl.errors import MediaError
-
-SEEK_GAIN = 6
-"""Frames a seek must save: it costs a flush, and the frames in the decoder's pipe are lost."""
 
 FALLBACK_FPS = 25.0
 """Rate of a clip that states none; also what FFmpeg assumes for raw streams."""
@@ -53,27 +50,15 @@ _ALPHA_FORMATS = frozenset({"bgra", "rgba", "argb", "abgr", "pal8", "yuva420p", 
 """Pixel formats with transparency, seen against white as pictures are."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Timeline:
-    """Frames in presentation order, in stream ticks.
-
-    keyframes: (index, tick to seek to) of each entry point. start: tick of the first packet.
-    missing: frames promised but not held, None for an unknown number. hidden: frames held but not to be shown.
-    """
-
-    ticks: tuple[int, ...]
-    keyframes: tuple[tuple[int, int], ...]
-    start: int
-    missing: int | None
-    hidden: int = 0
-    synthetic: bool = False
-
-
 class PyavClip:
-    """See mmrl.data.video.Clip."""
+    """See mmrl.data.video.DivisibleClip."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, twin_of: PyavClip | None = None) -> None:
         self._path = path
+        if twin_of is not None:
+            self._open()
+            self._timeline, self.info = twin_of._timeline, twin_of.info
+            return
         # Every reader probes here, so none opens what this refuses: errors of this part suggest no other reader.
         with media_errors(path, hint=" (PyAV, which all readers probe with)"):
             self._open()
@@ -87,10 +72,18 @@ class PyavClip:
     def close(self) -> None:
         self._container.close()
 
+    def parts(self, indices: Sequence[int]) -> list[list[int]]:
+        """See mmrl.data.video.DivisibleClip.parts."""
+        return [wanted for _, wanted in self._runs(indices)]
+
+    def twin(self) -> PyavClip:
+        """See mmrl.data.video.DivisibleClip.twin."""
+        return PyavClip(self._path, twin_of=self)
+
     def frames(self, indices: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
         """See mmrl.data.video.Clip.frames."""
         missing = set(indices)
-        runs = self._runs(sorted(missing))
+        runs = self._runs(indices)
         for entry, wanted in runs:
             for index, frame in self._decode_run(entry, wanted):
                 missing.discard(index)
@@ -127,47 +120,50 @@ class PyavClip:
             self.close()
             self._open()
 
-    def _read_timeline(self) -> _Timeline:
-        rows, hidden, cut = _scan_packets(self._container, self._stream)
-        if not rows:
+    def _read_timeline(self) -> Timeline:
+        packets = scan_packets(self._container, self._stream)
+        if not packets:
             raise MediaError(self._path, "its video stream holds no frames")
+        container = self._container.format.name
         # AVI stores no times: FFmpeg guesses them, and guesses wrong where pictures are reordered.
-        reordered_avi = "avi" in self._container.format.name and self._stream.codec_context.has_b_frames
-        if reordered_avi or any(pts is None for pts, _, _ in rows):
-            return self._count_frames(len(rows))
-        ticks = sorted({pts for pts, _, _ in rows})
-        index_of = {tick: index for index, tick in enumerate(ticks)}
-        mov = "mov" in self._container.format.name
-        # FFmpeg takes presentation times here, also for MP4, whose index is by decoding time: a keyframe's own decoding
-        # time would lead to the keyframe before it.
-        entries = {index_of[pts]: pts for pts, _, is_key in rows if is_key}
-        start = min(tick for pts, dts, _ in rows[:1] for tick in (pts, dts) if tick is not None)
-        keyframes = tuple(sorted({**entries, 0: start}.items()))
-        missing: int | None = max(self._stream.frames - hidden - len(rows), 0) if mov else 0
-        if missing == 0 and (cut or is_cut(self._path)):
+        reordered_avi = "avi" in container and self._stream.codec_context.has_b_frames
+        if reordered_avi or not packets.are_timed:
+            return self._count_frames(len(packets))
+        missing: int | None = 0
+        if "mov" in container:
+            missing = max(self._stream.frames - packets.hidden - len(packets), 0)
+        if missing == 0 and (packets.cut or is_cut(self._path)):
             missing = None
-        return _Timeline(tuple(ticks), keyframes, start, missing, hidden)
+        # FFmpeg takes presentation times here, also for MP4, whose index is by decoding time: a keyframe's own decoding
+        # time would lead to the keyframe before it. In MPEG-TS it looks for the decoding time, in whatever packet.
+        by_decoding_time = "mpegts" in container
+        return timeline_of(packets, pixels=self._pixels, missing=missing, seeks_by_decoding_time=by_decoding_time)
 
-    def _count_frames(self, num_packets: int) -> _Timeline:
+    @property
+    def _pixels(self) -> int:
+        context = self._stream.codec_context
+        return max(1, context.width * context.height)
+
+    def _count_frames(self, num_packets: int) -> Timeline:
         """The timeline of a stream without times: its frames, counted by decoding, one after the other."""
         self._rewind(0)
         sound = [is_sound for _, is_sound in _decode(self._container, self._stream)]
         count = sum(sound)
         broken = not all(sound) or not count
         missing = None if is_cut(self._path) else max(num_packets - count, 1) if broken else 0
-        return _Timeline(tuple(range(count)), ((0, 0),), 0, missing, synthetic=True)
+        return counted_timeline(count, missing=missing)
 
     def _describe(self) -> ClipInfo:
         first = self._first_frame()
         line, stream = self._timeline, self._stream  # after the first frame: rewinding may open the file again
         declared = float(stream.average_rate or stream.base_rate or FALLBACK_FPS)
         tick_s = 1.0 / declared if line.synthetic else float(stream.time_base)
-        times_s = tuple((tick - line.ticks[0]) * tick_s for tick in line.ticks)
+        times_s = tuple(((line.ticks_N - line.ticks_N[0]) * tick_s).tolist())
         rotation = round(first.rotation / 90) * 90 % 360
         size = (first.height, first.width) if rotation in (90, 270) else (first.width, first.height)
         return ClipInfo(
             timestamps_s=times_s,
-            start_s=line.ticks[0] * tick_s,
+            start_s=float(line.ticks_N[0] * tick_s),
             size=size,
             rotation=rotation,
             codec=stream.codec_context.codec.canonical_name,
@@ -186,26 +182,19 @@ class PyavClip:
                 return frame
         raise MediaError(self._path, "none of its frames decodes")
 
-    def _runs(self, wanted: Sequence[int]) -> list[tuple[int, list[int]]]:
-        """Split sorted wanted frames into runs: (place in keyframes to enter at, frames decoded from there on)."""
-        runs: list[tuple[int, list[int]]] = []
-        keyframes = [index for index, _ in self._timeline.keyframes]
-        for index in wanted:
-            entry = bisect.bisect_right(keyframes, index) - 1
-            if runs and keyframes[entry] - runs[-1][1][-1] < SEEK_GAIN:
-                runs[-1][1].append(index)
-            else:
-                runs.append((entry, [index]))
-        return runs
+    def _runs(self, indices: Sequence[int]) -> list[tuple[int, list[int]]]:
+        return plan_runs(sorted(set(indices)), self._timeline, pixels=self._pixels)
 
     def _decode_run(self, entry: int, wanted: Sequence[int]) -> Iterator[tuple[int, av.VideoFrame]]:
-        self._rewind(self._timeline.keyframes[entry][1])
-        if self._timeline.synthetic:
+        line = self._timeline
+        self._rewind(int(line.seeks_K[entry]))
+        if line.synthetic:
+            among = frozenset(wanted)
             for index, (frame, is_sound) in enumerate(_decode(self._container, self._stream)):
-                if is_sound and index in wanted:
+                if is_sound and index in among:
                     yield index, frame
             return
-        index_of = {self._timeline.ticks[index]: index for index in wanted}
+        index_of = {int(line.ticks_N[index]): index for index in wanted}
         for frame, is_sound in _decode(self._container, self._stream, until=frozenset(index_of)):
             if is_sound and frame.pts in index_of:
                 yield index_of[frame.pts], frame
@@ -216,20 +205,6 @@ class PyavClip:
         else:
             rgb = frame.to_ndarray(format="rgb24")
         return np.rot90(rgb, self.info.rotation // 90)
-
-
-def _scan_packets(container: Any, stream: Any) -> tuple[list[tuple[Any, Any, bool]], int, bool]:
-    """(pts, dts, is keyframe) of every packet to be shown, the number of hidden ones, and whether reading failed."""
-    rows, hidden = [], 0
-    try:
-        for packet in container.demux(stream):
-            if packet.size and packet.is_discard:
-                hidden += 1
-            elif packet.size:
-                rows.append((packet.pts, packet.dts, packet.is_keyframe))
-    except FFmpegError:
-        return rows, hidden, True
-    return rows, hidden, False
 
 
 def _packets(container: Any, stream: Any) -> Iterator[Any]:

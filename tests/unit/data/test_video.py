@@ -309,10 +309,11 @@ def test_shared_clip_by_timestamp_not_index(reader):  # faults 37, 45
             assert np.abs(frame.astype(int) - expected[index]).mean() < 1.0
 
 
-@pytest.mark.parametrize("name", ["one_keyframe.mp4", "open_groups.mp4", "hevc.mkv", "vp9.webm"])
+@pytest.mark.parametrize("name", ["one_keyframe.mp4", "open_groups.mp4", "hevc.mkv", "vp9.webm", "broadcast.ts"])
 def test_a_seek_lands_on_the_keyframe_meant(folder, name):
     """One keyframe early would still give the right frames, at twice the cost."""
     with open_clip(folder / name, reader="pyav") as clip:
-        for index, tick in clip._timeline.keyframes[1:]:
+        line = clip._timeline
+        for index, tick in zip(line.entries_K[1:].tolist(), line.seeks_K[1:].tolist(), strict=True):
             clip._rewind(tick)
-            assert next(clip._container.demux(clip._stream)).pts == clip._timeline.ticks[index]
+            assert next(clip._container.demux(clip._stream)).pts == line.ticks_N[index]
