@@ -36,6 +36,16 @@ def render_page(page: PdfPage, *, max_pixels: int) -> np.ndarray:
             document.close()
 
 
+def page_size(page: PdfPage, *, max_pixels: int) -> tuple[int, int]:
+    """(width, height) in pixels of what `render_page` returns, without drawing it. Raises MediaError as that does."""
+    with media_errors(page):
+        document = _open(page)
+        try:
+            return _sized(document, page, max_pixels=max_pixels)[1]
+        finally:
+            document.close()
+
+
 def _open(page: PdfPage) -> Any:
     import pypdfium2
 
@@ -50,7 +60,8 @@ def _open(page: PdfPage) -> Any:
         raise MediaError(page, f"not a readable PDF: {error}") from error
 
 
-def _render(document: Any, page: PdfPage, *, max_pixels: int) -> np.ndarray:
+def _sized(document: Any, page: PdfPage, *, max_pixels: int) -> tuple[Any, tuple[int, int]]:
+    """The page with its width and height in pixels."""
     count = len(document)
     if page.page > count:
         raise MediaError(page, f"the PDF has {count} page{'s' if count != 1 else ''}, counted from 1")
@@ -61,7 +72,12 @@ def _render(document: Any, page: PdfPage, *, max_pixels: int) -> np.ndarray:
     if width * height > max_pixels:
         reason = f"{width}x{height} pixels at {page.dpi} dpi, above the limit of {max_pixels}"
         raise MediaError(page, f"{reason}; lower the dpi")
-    bitmap = opened.render(scale=scale, rev_byteorder=True, draw_annots=True)
+    return opened, (width, height)
+
+
+def _render(document: Any, page: PdfPage, *, max_pixels: int) -> np.ndarray:
+    opened, _ = _sized(document, page, max_pixels=max_pixels)
+    bitmap = opened.render(scale=page.dpi / POINTS_PER_INCH, rev_byteorder=True, draw_annots=True)
     pixels = np.array(bitmap.to_numpy()[:, :, :3])  # a copy: PDFium's buffer goes when the document is closed
     bitmap.close()
     return pixels
