@@ -9,6 +9,11 @@ exactly the distribution of p: what is kept, min(q, p), and the residual sum to 
 there, and the residual is max(p - q, 0); 0 keeps nothing. `official` is the source's form: biased at any lenience. A
 draft that is kept whole costs no new token; what is trained on has the log-probs of the present policy either way.
 
+Completions of one visit have the right distribution, those of several are not independent: a prompt whose group had
+equal rewards taught nothing, and where other prompts do not move its policy either, the same completions come again for
+ever. With `redraw_equal` such groups leave no drafts. What is kept is then what was mixed, so that mixed groups are met
+more often than the policy makes them, as with dynamic sampling: no longer exact over several visits.
+
 The residual needs q beside the drafted token. Of each place the 8 most likely tokens are remembered if q is at least
 `floor`; a drafted token that is not among them is never kept, which leaves the distribution exact: its residual is p.
 A remembered completion takes 9 bytes per token and 8 per remembered alternative, as JSON a third more. Exact
@@ -32,6 +37,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mmrl.algorithms.advantages import group_stats
 from mmrl.algorithms.parts import rows_of_groups
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import NonNegativeFloat, Probability
@@ -87,9 +93,15 @@ class Plugin:
     """floor: the least probability of an alternative that is remembered."""
 
     def __init__(
-        self, *, lenience: NonNegativeFloat = SOURCE, official: bool = False, floor: Probability = 0.01
+        self,
+        *,
+        lenience: NonNegativeFloat = SOURCE,
+        official: bool = False,
+        floor: Probability = 0.01,
+        redraw_equal: bool = False,
     ) -> None:
         self._lenience, self._official, self._floor = lenience, official, floor
+        self._redraw_equal = redraw_equal
         self._kept: dict[str, list[_Draft]] = {}
         self._counts = [0.0, 0.0, 0.0, 0.0]  # tokens kept, tokens drafted, drafts kept whole, drafts
 
@@ -124,11 +136,14 @@ class Plugin:
         metrics["spec_rl/whole_share"] = whole / max(drafts, 1)
         self._counts = [0.0, 0.0, 0.0, 0.0]
         kinds = batch.kind or ("fresh",) * len(batch)
+        equal_N = group_stats(rewards_N, batch.gid_N).constant_N
         new: dict[str, list[tuple[np.ndarray, ...]]] = {}
         for rows in rows_of_groups(batch).values() if self._lenience else ():
             fresh = [row for row in rows if kinds[row] == "fresh"]
             if fresh:
-                new[batch.prompt_id[fresh[0]]] = [self._draft(batch, row).arrays for row in fresh]
+                forgotten = self._redraw_equal and bool(equal_N[fresh[0]])
+                drafts = [] if forgotten else [self._draft(batch, row).arrays for row in fresh]
+                new[batch.prompt_id[fresh[0]]] = drafts
         # A prompt may come to another process next time. Processes cannot exchange classes of plug-in files.
         for of_rank in gather_objects(new):
             self._kept.update({name: [_Draft(*arrays) for arrays in drafts] for name, drafts in of_rank.items()})

@@ -79,7 +79,7 @@ class Arm:
 
     unit: every step has the length lr * sqrt(prompts * tokens), whatever the size of the advantages; else it is lr
     times the gradient. prompts: per step; None: all. rollouts: the run ends once as many were sampled; None: after
-    `steps`. lag: steps by which the sampler's weights are older. rated: before training every prompt is answered so
+    `steps`. tokens: the same, but after `steps` at the latest. lag: steps by which the sampler's weights are older. rated: before training every prompt is answered so
     often, and those with no right answer or only such are left out. shares: of the draws by parts of equal size.
     """
 
@@ -90,6 +90,7 @@ class Arm:
     steps: int = 40
     prompts: int | None = None
     rollouts: int | None = None
+    tokens: int | None = None
     lag: int = 0
     rated: int = 0
     shares: tuple[float, ...] = ()

@@ -56,6 +56,8 @@ class Trainer:
     def _goes_on(self) -> bool:
         if self.arm.rollouts is not None:
             return self.result.rollouts < self.arm.rollouts
+        if self.arm.tokens is not None:
+            return self.result.tokens < self.arm.tokens and self.step < self.arm.steps
         return self.step < self.arm.steps
 
     def _rated(self) -> list[int]:

@@ -53,6 +53,20 @@ def test_credit_by_the_spread_of_a_prompt():
     assert found[4:] == [pytest.approx(-6 / 0.353554, abs=1e-3), pytest.approx(-3 / 0.353554, abs=1e-3)]
 
 
+@pytest.mark.parametrize(("score", "wanted"), [(1, -4.3333), (3, -0.6667), (5, 0.0)])
+def test_the_baseline_takes_the_highest_value_off(score, wanted):
+    batch = scored_batch([1.0] * score + [0.0] * (5 - score), gid=range(5))
+    found = per_row(advantages(at(2.0, 4.0, baseline=True), batch), 6)
+    assert found == pytest.approx([wanted / 5] * 5, abs=1e-4)
+
+
+def test_the_spread_of_a_bundles_papers_divides():
+    used = at(0.0, 10.0, bundle=2, omega=0.0, low=0.2, high=0.7, bundle_std=True)  # A = 2 s / std
+    batch = scored_batch([1.0, 0.0, 0.5, 0.5, 1.0, 1.0], gid=[0, 0, 1, 1, 2, 2], lengths=[1] * 6)
+    # Papers of 1.5 and .5 have the std .7071; the last bundle's score alike.
+    assert per_row(advantages(used, batch)) == pytest.approx([4.2426, 1.4142, 0.0, 0.0, 0.0, 0.0], abs=1e-4)
+
+
 def test_quantiles_follow_the_scores():
     used = at(2.0, 4.0, bundle=1)
     metrics = end_step(used, scored_batch([1.0, 3.0, 3.0, 3.0], gid=range(4)))

@@ -169,6 +169,13 @@ def test_a_draft_off_the_remembered_tokens_is_cut_and_prompts_without_one_are_fr
     assert plugin("spec_rl").hooks["prefixes"](Table(old, prompts=1), [2]) == [[(), ()]]
 
 
+@pytest.mark.parametrize(("rewards", "drafts"), [([1.0, 1.0], 0), ([1.0, 0.0], 2)])
+def test_groups_of_equal_rewards_leave_no_drafts_if_they_are_to_be_drawn_anew(rewards, drafts):
+    used, batch = plugin("spec_rl", redraw_equal=True), trained_on([(0, 1), (2, 3)], table(3))
+    used.hooks["on_step_end"](batch, torch.tensor(rewards), {})
+    assert [len(kept) for kept in used.state_dict()["kept"].values()] == [drafts]
+
+
 def test_with_lenience_zero_nothing_is_remembered():
     used = visited([(0, 1)], table(0), lenience=0.0)
     assert used.hooks["prefixes"](Table(table(0)), [1]) == [] and used.state_dict() == {"kept": {}}
