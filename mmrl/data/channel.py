@@ -64,17 +64,18 @@ class Channel:
         return data
 
 
-def start_program(module: str, **environment: str) -> tuple[subprocess.Popen[bytes], Channel]:
-    """`python -m MODULE FD` with one end of a socket, FD, and the other end. It must end when the socket closes.
+def start_program(module: str, *more: int, **environment: str) -> tuple[subprocess.Popen[bytes], Channel]:
+    """`python -m MODULE FD MORE...` with one end of a socket, FD, and the other end.
 
-    What it prints goes to standard error.
+    It must end when the socket closes. more: file descriptors that it inherits too. What it prints goes to standard
+    error.
     """
     path = os.pathsep.join([_PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", module, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
+            [sys.executable, "-m", module, *map(str, (theirs.fileno(), *more))],
+            pass_fds=[theirs.fileno(), *more],
             stdin=subprocess.DEVNULL,
             stdout=2,
             env={**os.environ, "PYTHONPATH": path, **environment},

@@ -1,4 +1,6 @@
-"""The program of a decoder process: `python -m mmrl.data.decode_worker FD` serves jobs over the socket FD.
+"""The program of a decoder process: `python -m mmrl.data.decode_worker FD COUNT` serves jobs over the socket FD.
+
+COUNT names a SharedCount: how many threads may work on a job, which changes as cores become idle or are needed.
 
 It sends None when ready, then answers each (OpenJob, VideoSection) with (fields of OpenedMedia without the frames,
 their shape) and the frames' bytes, or with a MediaError. It ends when the other end of the socket is gone, even in
@@ -19,25 +21,28 @@ import torch
 from mmrl.config.schema import VideoSection
 from mmrl.data.channel import Channel
 from mmrl.data.opening import OpenedMedia, OpenJob, open_medium
+from mmrl.data.parts import Threads
+from mmrl.data.shared_count import SharedCount
 from mmrl.errors import MediaError
 
 
-def main(fd: int) -> None:
+def main(fd: int, count: int) -> None:
     torch.set_num_threads(1)
     threading.Thread(target=_end_with_parent, args=(fd,), daemon=True).start()
     channel = Channel(socket.socket(fileno=fd))
+    threads = SharedCount(count)
     channel.send(None)
     while True:
         try:
             (job, video), _ = channel.receive()
         except EOFError:
             return
-        _answer(channel, OpenJob(*job), video)
+        _answer(channel, OpenJob(*job), video, threads.get)
 
 
-def _answer(channel: Channel, job: OpenJob, video: VideoSection) -> None:
+def _answer(channel: Channel, job: OpenJob, video: VideoSection, threads: Threads) -> None:
     try:
-        opened = open_medium(job, video)
+        opened = open_medium(job, video, threads=threads)
     except MediaError as error:
         channel.send((error.path, error.reason))
         return
@@ -55,4 +60,4 @@ def _end_with_parent(fd: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -2,7 +2,8 @@
 
 A decoding library may hang in native code or crash the process; so clips are opened in processes of this framework's
 own, one job at a time, each with a deadline. A process that hangs is killed and replaced, and only its job fails. They
-are not a ProcessPoolExecutor, where killing one process breaks the pool.
+are not a ProcessPoolExecutor, where killing one process breaks the pool. When fewer jobs are left than processes, those
+that are still at work use the idle cores: long clips are read by several threads.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mmrl.data.channel import start_program
 from mmrl.data.locations import PdfPage
 from mmrl.data.opening import OpenedMedia, OpenJob, open_medium, reader_of
 from mmrl.data.sample import MediaRef
+from mmrl.data.shared_count import SharedCount
 from mmrl.data.source import source_name
 from mmrl.data.vision import VisionGeometry
 from mmrl.errors import LateMediaError, MediaError, MmrlError
@@ -43,7 +45,8 @@ class MediaOpener:
     bytes. Pixels that are already in memory are resized in the calling process: sending them away costs more.
 
     One call at a time: an `open_many` must be finished or closed before the next call, and threads need an opener
-    each. Ctrl-C reaches the calling process only; when that ends, however it ends, its decoder processes end too.
+    each. `workers` bounds the threads of all processes together. Ctrl-C reaches the calling process only; when that
+    ends, however it ends, its decoder processes end too.
     """
 
     def __init__(self, video: VideoSection, workers: int = 0) -> None:
@@ -100,8 +103,15 @@ class MediaOpener:
                 else:
                     break
                 upcoming = next(jobs, None)
+            self._share_cores(idle=0 if upcoming else self._limit)
             yield from finished
             finished = list(self._collect()) if any(process.busy for process in self._processes) else []
+
+    def _share_cores(self, *, idle: int) -> None:
+        """Say to each process at work how many threads it may use: one, and its share of the idle cores."""
+        busy = [process for process in self._processes if process.busy]
+        for place, process in enumerate(busy):
+            process.threads.set(max(1, idle // len(busy) + (place < idle % len(busy))))
 
     def _idle_process(self) -> _DecoderProcess | None:
         for process in self._processes:
@@ -140,7 +150,8 @@ class _DecoderProcess:
 
     def __init__(self) -> None:
         single = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        self._popen, self.channel = start_program("mmrl.data.decode_worker", **single)
+        self.threads = SharedCount()
+        self._popen, self.channel = start_program("mmrl.data.decode_worker", self.threads.fileno(), **single)
         self.number = -1
         self._job: OpenJob | None = None
         self._ready = False
@@ -202,6 +213,7 @@ class _DecoderProcess:
         self._popen.kill()
         self._popen.wait()
         self.channel.close()
+        self.threads.close()
 
 
 def _with_news(processes: list[_DecoderProcess], *, wait: bool = True) -> list[_DecoderProcess]:

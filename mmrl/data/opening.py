@@ -22,6 +22,7 @@ from mmrl.data.file_bytes import as_path
 from mmrl.data.frame_clips import FrameFilesClip, MemoryClip
 from mmrl.data.image import open_image
 from mmrl.data.locations import FrameFiles, PdfPage
+from mmrl.data.parts import Threads, one_thread, read_parts
 from mmrl.data.pdf import renderer
 from mmrl.data.sample import MediaRef
 from mmrl.data.source import media_errors, source_name
@@ -72,12 +73,15 @@ class OpenJob(NamedTuple):
     geometry: VisionGeometry
 
 
-def open_medium(job: OpenJob, video: VideoSection) -> OpenedMedia:
-    """Open a picture or clip, from wherever its bytes are. Raises MediaError naming it."""
+def open_medium(job: OpenJob, video: VideoSection, *, threads: Threads = one_thread) -> OpenedMedia:
+    """Open a picture or clip, from wherever its bytes are. Raises MediaError naming it.
+
+    threads: how many may read a long clip; the frames do not depend on it.
+    """
     with media_errors(source_name(job.ref)):
         if job.ref.kind == "image":
             return _open_image(*job)
-        return _open_clip(job, video)
+        return _open_clip(job, video, threads)
 
 
 def reader_of(ref: MediaRef, video: VideoSection) -> str:
@@ -90,7 +94,7 @@ def reader_of(ref: MediaRef, video: VideoSection) -> str:
     return f"pillow {PIL.__version__}" if is_picture else reader_version(video.reader)
 
 
-def _open_clip(job: OpenJob, video: VideoSection) -> OpenedMedia:
+def _open_clip(job: OpenJob, video: VideoSection, threads: Threads) -> OpenedMedia:
     source, reader = job.ref.source, reader_of(job.ref, video)
     assert not isinstance(source, PdfPage)
     if isinstance(source, np.ndarray):
@@ -98,24 +102,33 @@ def _open_clip(job: OpenJob, video: VideoSection) -> OpenedMedia:
     if isinstance(source, FrameFiles):
         return sample_clip(FrameFilesClip(source, fps=job.ref.source_fps), job, reader=reader, broken_tail="error")
     with as_path(source) as path, open_clip(path, reader=video.reader) as clip:
-        return sample_clip(clip, job, reader=reader, broken_tail=video.broken_tail)
+        return sample_clip(clip, job, reader=reader, broken_tail=video.broken_tail, threads=threads)
 
 
 def _open_image(ref: MediaRef, budget: BudgetClass, geometry: VisionGeometry) -> OpenedMedia:
     assert not isinstance(ref.source, FrameFiles)
     rgb_HW3 = open_image(ref.source)
     height, width = rgb_HW3.shape[:2]
-    plan = plan_image(width, height, budget, geometry)
+    planned, plan = planned_image((width, height), OpenJob(ref, budget, geometry))
+    return replace(planned, frames_F3HW=geometry.image_frames(rgb_HW3, plan))
+
+
+def planned_image(size: tuple[int, int], job: OpenJob) -> tuple[OpenedMedia, MediaPlan]:
+    """What a picture of (width, height) pixels becomes; its frames are on the meta device."""
+    plan = plan_image(*size, job.budget, job.geometry)
+    shape = (plan.grid_thw[0], 3, *job.geometry.frame_size(plan.grid_thw))
     return OpenedMedia(
-        frames_F3HW=geometry.image_frames(rgb_HW3, plan),
+        frames_F3HW=torch.empty(shape, dtype=torch.uint8, device="meta"),
         grid_thw=plan.grid_thw,
         num_tokens=plan.num_tokens,
-        source_size=(width, height),
-        reader=reader_of(ref, VideoSection()),
-    )
+        source_size=size,
+        reader=reader_of(job.ref, VideoSection()),
+    ), plan
 
 
-def sample_clip(clip: Clip, job: OpenJob, *, reader: str, broken_tail: str) -> OpenedMedia:
+def sample_clip(
+    clip: Clip, job: OpenJob, *, reader: str, broken_tail: str, threads: Threads = one_thread
+) -> OpenedMedia:
     """The frames a budget wants of an open clip, of the part that the medium names.
 
     A wanted frame that does not decode means that the clip is broken. Then broken_tail decides: `error` raises
@@ -123,12 +136,13 @@ def sample_clip(clip: Clip, job: OpenJob, *, reader: str, broken_tail: str) -> O
     """
     info = clip.info
     span = span_frames(info, job.ref)
-    opened = None if info.missing_frames != 0 and broken_tail == "error" else _read(clip, span, job, reader=reader)
+    is_whole = info.missing_frames == 0 or broken_tail != "error"
+    opened = _read(clip, span, job, reader=reader, threads=threads) if is_whole else None
     if opened is not None:
         return replace(opened, missing_frames=info.missing_frames)
     decoded = sorted(index for index, _ in clip.frames(range(info.num_frames)))
     _check_tail(len(decoded), info, job, reader=reader, broken_tail=broken_tail)
-    opened = _read(clip, [index for index in decoded if index in span], job, reader=reader)
+    opened = _read(clip, [index for index in decoded if index in span], job, reader=reader, threads=threads)
     if opened is None:
         raise MediaError(source_name(job.ref), "frames that decoded at first did not decode again")
     missing = None if info.missing_frames is None else info.num_frames + info.missing_frames - len(decoded)
@@ -167,18 +181,27 @@ def _check_tail(decoded: int, info: ClipInfo, job: OpenJob, *, reader: str, brok
     raise MediaError(source_name(job.ref), reason)
 
 
-def _read(clip: Clip, usable: Sequence[int], job: OpenJob, *, reader: str) -> OpenedMedia | None:
+def _read(clip: Clip, usable: Sequence[int], job: OpenJob, *, reader: str, threads: Threads) -> OpenedMedia | None:
     """Sample, plan, decode and resize; None if a wanted frame does not decode."""
-    info, start_s = clip.info, job.ref.start_s or 0.0
+    planned, plan = planned_clip(clip.info, usable, job, reader=reader)
+    frames_F3HW = torch.empty(planned.frames_F3HW.shape, dtype=torch.uint8)
+    if not _fill(frames_F3HW, clip, planned.frame_indices, job, plan, threads):
+        return None
+    return replace(planned, frames_F3HW=frames_F3HW)
+
+
+def planned_clip(info: ClipInfo, usable: Sequence[int], job: OpenJob, *, reader: str) -> tuple[OpenedMedia, MediaPlan]:
+    """What a clip becomes, by what is known before a frame is decoded; its frames are on the meta device.
+
+    usable: the frames that may be taken, see `span_frames`.
+    """
+    start_s = job.ref.start_s or 0.0
     times_s = [info.timestamps_s[index] for index in usable]
     fps = info.fps if len(times_s) == info.num_frames else mean_rate(times_s, info.fps)
     picked = tuple(usable[i] for i in sample_times(times_s, fps, job.budget, job.geometry))
     plan = plan_video(len(picked), *info.size, job.budget, job.geometry)
-    frames_F3HW = torch.empty((len(picked), 3, plan.height, plan.width), dtype=torch.uint8)
-    if not _fill(frames_F3HW, clip, picked, job, plan):
-        return None
     return OpenedMedia(
-        frames_F3HW=frames_F3HW,
+        frames_F3HW=torch.empty((len(picked), 3, plan.height, plan.width), dtype=torch.uint8, device="meta"),
         grid_thw=plan.grid_thw,
         num_tokens=plan.num_tokens,
         source_size=info.size,
@@ -188,19 +211,25 @@ def _read(clip: Clip, usable: Sequence[int], job: OpenJob, *, reader: str) -> Op
         source_fps=info.fps,
         duration_s=min(info.duration_s, job.ref.end_s or math.inf) - start_s,
         sample_fps=sampled_fps(len(picked), len(usable), fps),
-    )
+    ), plan
 
 
-def _fill(frames_F3HW: torch.Tensor, clip: Clip, picked: Sequence[int], job: OpenJob, plan: MediaPlan) -> bool:
-    """Decode and resize one frame at a time, so that only one is in memory at full size. False if one is missing."""
-    missing = set(picked)
-    for index, rgb_HW3 in clip.frames(sorted(missing)):
-        size = (rgb_HW3.shape[1], rgb_HW3.shape[0])
-        if size != clip.info.size:
-            raise MediaError(source_name(job.ref), f"frame {index} is {size}, the clip {clip.info.size} (w, h)")
-        frame_3HW = job.geometry.clip_frame(rgb_HW3, plan)
-        for place, wanted in enumerate(picked):
-            if wanted == index:
-                frames_F3HW[place] = frame_3HW
-        missing.discard(index)
+def _fill(
+    frames_F3HW: torch.Tensor, clip: Clip, picked: Sequence[int], job: OpenJob, plan: MediaPlan, threads: Threads
+) -> bool:
+    """Decode and resize one frame at a time, so that a thread holds one at full size. False if one is missing."""
+    places: dict[int, list[int]] = {}
+    for place, index in enumerate(picked):
+        places.setdefault(index, []).append(place)
+    missing = set(places)
+
+    def read(clip: Clip, part: Sequence[int]) -> None:
+        for index, rgb_HW3 in clip.frames(part):
+            size = (rgb_HW3.shape[1], rgb_HW3.shape[0])
+            if size != clip.info.size:
+                raise MediaError(source_name(job.ref), f"frame {index} is {size}, the clip {clip.info.size} (w, h)")
+            frames_F3HW[places[index]] = job.geometry.clip_frame(rgb_HW3, plan)
+            missing.discard(index)
+
+    read_parts(clip, sorted(places), read, threads=threads)
     return not missing
