@@ -29,6 +29,25 @@ def cache_verify(directory: CacheDir = DEFAULT_CACHE) -> None:
     raise typer.Exit(verify(directory))
 
 
+@cache_app.command("pack", epilog=example("mmrl cache pack --shard-size 256MB"))
+def cache_pack(
+    directory: CacheDir = DEFAULT_CACHE,
+    shard_size: Annotated[str, typer.Option(help="Bytes a shard takes, e.g. 256MB.")] = "256MB",
+) -> None:
+    """Put many small entries into few large files; runs read both alike and may go on meanwhile."""
+    from mmrl.data.cache_cli import pack
+
+    raise typer.Exit(pack(directory, shard_size=shard_size))
+
+
+@cache_app.command("unpack", epilog=example("mmrl cache unpack"))
+def cache_unpack(directory: CacheDir = DEFAULT_CACHE) -> None:
+    """Make every packed entry a file of its own again."""
+    from mmrl.data.cache_cli import unpack
+
+    raise typer.Exit(unpack(directory))
+
+
 @cache_app.command("prune", epilog=example("mmrl cache prune 20GB"))
 def cache_prune(
     size: Annotated[str, typer.Argument(help="Size to shrink to, e.g. 20GB; entries unused longest go first.")],

@@ -1,4 +1,4 @@
-"""`mmrl cache ls | verify | prune | explain`: what is stored, whether it is whole, less of it, why something misses."""
+"""`mmrl cache ls | verify | pack | unpack | prune | explain`: what is stored, whether it is whole, why media miss."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from mmrl.config.schema import RunConfig
+from mmrl.data import pack as packing
 from mmrl.data.cache import PIXELS, PixelCache, Request
 from mmrl.data.entry_file import StoredEntry, read_entry
 from mmrl.data.fingerprint import (
@@ -32,8 +33,17 @@ from mmrl.data.store import EntryStore
 from mmrl.errors import CacheCorruptError, CacheError, CacheRecipeError, ConfigError, MediaError
 from mmrl.models.load import geometry_of
 
+LEVELS = (PIXELS,)
+_LEAST_SHARD = 10**6
+
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def stores(folder: Path) -> list[EntryStore]:
+    """The levels that a cache folder holds. Raises CacheError when it is no folder."""
+    pixel_store(folder)
+    return [EntryStore(folder / level) for level in LEVELS if (folder / level).is_dir()]
 
 
 def pixel_store(folder: Path) -> EntryStore:
@@ -51,7 +61,8 @@ def ls(folder: Path) -> int:
     console = Console(soft_wrap=True, highlight=False)
     counts: Counter[Recipe] = Counter()
     sizes: Counter[Recipe] = Counter()
-    bad = []
+    bad: list[str] = []
+    packed = 0
     store = pixel_store(folder)
     for item in store.items():
         try:
@@ -63,10 +74,13 @@ def ls(folder: Path) -> int:
             recipe = Recipe(entry.recipe).without_part()
             counts[recipe] += 1
             sizes[recipe] += item.size
+            packed += item.packed
+    bad += store.shards.problems()
     described = _descriptions(list(counts))
     for recipe in sorted(counts, key=lambda recipe: (-counts[recipe], described[recipe])):
         console.print(f"{counts[recipe]:8} entries {_megabytes(sizes[recipe]):>12}  {described[recipe]}", markup=False)
-    console.print(f"{counts.total():8} entries {_megabytes(sizes.total()):>12}  in {folder}", markup=False)
+    in_shards = f", {packed} of them packed in {len(store.shards.paths())} shards" if packed else ""
+    console.print(f"{counts.total():8} entries {_megabytes(sizes.total()):>12}  in {folder}{in_shards}", markup=False)
     _print_problems(console, bad)
     return 1 if bad else 0
 
@@ -80,7 +94,7 @@ def verify(folder: Path) -> int:
     console = Console(soft_wrap=True, highlight=False)
     store = pixel_store(folder)
     entries = list(store.items())
-    problems = []
+    problems = store.shards.problems()
     for item in track(entries, "entries", console=Console(stderr=True)):
         try:
             check_entry(store, item.key)
@@ -110,18 +124,44 @@ def check_entry(store: EntryStore, key: str) -> bool:
 
     Raises CacheCorruptError, or CacheRecipeError when its name is not its recipe's.
     """
-    entry = _entry(store, key, verify=True)
-    if entry is None:
+    mapped = store.find(key)
+    if mapped is None:
         return False
+    entry = read_entry(mapped.where, mapped.bytes_N, verify=True)
     own = Recipe(entry.recipe).key(Fingerprint(**entry.source))
     if own != key:
-        raise CacheRecipeError(f"{store.loose_path(key)}: holds the entry {own}, stored under another recipe's name")
+        raise CacheRecipeError(f"{mapped.where}: holds the entry {own}, stored under another recipe's name")
     return True
 
 
 def _entry(store: EntryStore, key: str, *, verify: bool) -> StoredEntry | None:
     mapped = store.find(key)
     return None if mapped is None else read_entry(mapped.where, mapped.bytes_N, verify=verify)
+
+
+def pack(folder: Path, *, shard_size: str) -> int:
+    """Put entries that lie by themselves into shards of about `shard_size`. Returns 1 if some are damaged."""
+    shard_bytes = parse_size(shard_size)
+    if shard_bytes < _LEAST_SHARD:
+        raise ConfigError(f"--shard-size {shard_size}: a shard takes at least {_megabytes(_LEAST_SHARD)}")
+    return _print_packing([packing.pack(store, shard_bytes=shard_bytes) for store in stores(folder)], "packed into")
+
+
+def unpack(folder: Path) -> int:
+    """Make every packed entry a file again. Returns 0."""
+    return _print_packing([packing.unpack(store) for store in stores(folder)], "unpacked from")
+
+
+def _print_packing(done: list[packing.Packing], what: str) -> int:
+    console = Console(soft_wrap=True, highlight=False)
+    entries, shards, larger = (sum(getattr(one, name) for one in done) for name in ("entries", "shards", "larger"))
+    problems = [problem for one in done for problem in one.problems]
+    left = f"; {larger} larger ones left by themselves" if larger else ""
+    left += f"; {len(problems)} damaged ones left, `mmrl preprocess` rebuilds them" if problems else ""
+    size = _megabytes(sum(one.bytes for one in done))
+    console.print(f"{entries} entries ({size}) {what} {shards} shards{left}", markup=False)
+    _print_problems(console, problems)
+    return 1 if problems else 0
 
 
 def prune(folder: Path, *, size: str) -> int:

@@ -1,7 +1,7 @@
 """EntryStore: the bytes of cache entries by key, in files of their own or packed into shards, read alike.
 
     <folder>/ab/<key>.safetensors     an entry by itself
-    <folder>/shards/<name>.shard      many entries behind each other, and their index (shard.py)
+    <folder>/shards/*.shard           many entries behind each other, and their index (shards.py)
 
 What the bytes mean is not known here: an entry is a container (container.py). Keys are 64 hex digits and name the
 content, so two stored entries of one key are equal unless one is damaged; the loose one is taken, being the later.
@@ -13,42 +13,34 @@ Shape letters: N bytes.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
-import secrets
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import torch
-
-from mmrl.errors import CacheCorruptError, CacheError
+from mmrl.data.mapping import Mapped, map_file, sync_folder, temporary_files, write_whole
+from mmrl.data.shards import FOLDER as SHARDS
+from mmrl.data.shards import Shards
+from mmrl.errors import CacheError
 
 SUFFIX = ".safetensors"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Mapped:
-    """The bytes of an entry, mapped, not copied.
-
-    where: how messages name it. bytes_N: a private mapping: nothing a process does to it reaches the file. Entries of
-    one shard share a mapping. stamp: changes when other bytes take the entry's place.
-    """
-
-    where: str
-    bytes_N: np.ndarray
-    stamp: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An entry as it is listed. size: bytes it takes. last_use: seconds since 1970; of a packed one its shard's."""
+    """An entry as it is listed.
+
+    where: the file it lies in. size: bytes it takes. last_use: seconds since 1970; of a packed one its shard's.
+    """
 
     key: str
     where: Path
     size: int
     last_use: float
+    packed: bool = False
 
 
 class EntryStore:
@@ -57,10 +49,18 @@ class EntryStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._name = str(folder)
+        self.shards = Shards(folder / SHARDS)
         self._unsynced: set[Path] = set()
 
     def find(self, key: str) -> Mapped | None:
-        """The entry, or None when there is none. Raises CacheCorruptError for a file that cannot be mapped."""
+        """The entry, or None when there is none. Raises CacheCorruptError for a file that cannot be mapped.
+
+        One that is packed or unpacked meanwhile is found: it lies in both places before it leaves one.
+        """
+        return self.find_loose(key) or self.shards.find(key) or self.find_loose(key)
+
+    def find_loose(self, key: str) -> Mapped | None:
+        """The entry if it lies by itself."""
         name = f"{self._name}/{key[:2]}/{key}{SUFFIX}"
         try:
             info = os.stat(name)  # noqa: PTH116  a Path costs more than the call
@@ -85,17 +85,64 @@ class EntryStore:
                 sync_folder(self._unsynced.pop())
 
     def items(self) -> Iterator[Stored]:
-        """All entries, each once, in the order of their keys."""
-        for path in sorted(self.folder.glob(f"*/*{SUFFIX}")):
+        """All entries, each once: those by themselves in the order of their keys, then the packed ones."""
+        loose = set()
+        for path in sorted(self.folder.glob(f"??/*{SUFFIX}")):
             with contextlib.suppress(FileNotFoundError):  # pruned meanwhile
                 info = path.stat()
+                loose.add(path.stem)
                 # File systems mounted without access times keep the time of writing.
                 yield Stored(path.stem, path, info.st_size, max(info.st_atime, info.st_mtime))
+        last_use: dict[str, float] = {}
+        for key, index, row in self.shards.items():
+            if key not in loose:
+                if index.where not in last_use:
+                    last_use[index.where] = _last_use(Path(index.where))
+                size = int(index.records_R["length"][row])
+                yield Stored(key, Path(index.where), size, last_use[index.where], packed=True)
 
     def remove(self, keys: Collection[str]) -> None:
-        """Forget entries; those that are not there are passed over."""
+        """Forget entries; those that are not there are passed over.
+
+        Shards that held some are written anew without them, one at a time, and shards that held nothing else deleted.
+        Raises CacheError while another process packs.
+        """
         for key in keys:
             self.loose_path(key).unlink(missing_ok=True)
+        gone = set(keys)
+        kept: dict[Path, list[tuple[str, int]]] = defaultdict(list)
+        touched = set()
+        for key, index, row in self.shards.items():
+            kept[Path(index.where)].append((key, row))
+            if key in gone:
+                touched.add(Path(index.where))
+        if not touched:
+            return
+        with self.exclusive():
+            for path in touched:
+                self.rewrite(path, keep={key for key, _ in kept[path]} - gone)
+
+    def rewrite(self, shard: Path, *, keep: Collection[str]) -> None:
+        """Put a shard that holds only `keep` in the place of a shard; none at all where that is empty."""
+        entries = (entry for entry in self.shards.entries(shard) if entry[0] in keep)
+        if keep:
+            self.shards.write(entries)
+        shard.unlink(missing_ok=True)
+        sync_folder(self.shards.folder)
+        self.shards.refresh()
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Only one process at a time changes shards; readers and writers of entries go on. Raises CacheError."""
+        self.shards.folder.mkdir(parents=True, exist_ok=True)
+        with (self.shards.folder / ".lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise CacheError(
+                    f"{self.shards.folder}: another process packs or prunes it; wait until it has ended"
+                ) from error
+            yield
 
     def loose_path(self, key: str) -> Path:
         """Where an entry by itself lies, or would."""
@@ -113,51 +160,9 @@ class EntryStore:
         return freed
 
 
-def temporary_files(folder: Path) -> Iterator[Path]:
-    """Files that writers are writing, or died writing."""
-    return folder.glob("*/.*.tmp")
-
-
-def map_file(name: str, size: int) -> np.ndarray:
-    """A file's first `size` bytes as a private mapping, which holds no file descriptor.
-
-    Raises FileNotFoundError, or CacheCorruptError when it is shorter or cannot be mapped.
-    """
-    if size == 0:
-        return np.empty(0, np.uint8)
+def _last_use(path: Path) -> float:
     try:
-        return torch.from_file(name, shared=False, size=size, dtype=torch.uint8).numpy()
-    except RuntimeError as error:
-        if not os.path.exists(name):  # noqa: PTH110  pruned by another process since its size was asked
-            raise FileNotFoundError(name) from error
-        raise CacheCorruptError(f"{name}: cannot be mapped ({str(error).splitlines()[0]})") from error
-
-
-def write_whole(path: Path, blocks: Iterable[memoryview]) -> int:
-    """Write a file whole or not at all: temporary name, sync, rename. Returns its bytes. Raises CacheError."""
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-    size = 0
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("xb", buffering=0) as file:
-            for block in blocks:
-                size += len(block)
-                while len(block):
-                    block = block[file.write(block) :]
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise CacheError(f"{path}: cannot write the cache entry: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):  # there is nothing to remove after the rename
-            temporary.unlink()
-    return size
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        info = path.stat()
+    except FileNotFoundError:
+        return 0.0
+    return max(info.st_atime, info.st_mtime)

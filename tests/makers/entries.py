@@ -1,9 +1,25 @@
 """Entries of a pixel cache as files: found, read and damaged by path."""
 
+import os
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
+
 from mmrl.data.entry_file import StoredEntry, read_entry
-from mmrl.data.store import SUFFIX, map_file
+from mmrl.data.mapping import map_file
+from mmrl.data.sample import MediaRef
+from mmrl.data.store import SUFFIX
+
+OLD_NS = 10**18
+
+
+def picture(path: Path, *, size=(100, 80), seed=0) -> MediaRef:
+    """A picture of noise, made long ago so that its hash is remembered."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path)
+    os.utime(path, ns=(OLD_NS, OLD_NS))
+    return MediaRef("image", path)
 
 
 def entry_files(cache: Path) -> list[Path]:

@@ -11,9 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from makers.clips import ClipSpec, write_clip
-from makers.entries import entry_files, flip
+from makers.entries import entry_files, flip, picture
 from makers.openers import QWEN25, SMALL, LocalOpener
-from PIL import Image
 
 from mmrl.config.schema import BudgetClass, VideoSection
 from mmrl.data.cache import PixelCache
@@ -21,15 +20,6 @@ from mmrl.data.opening import OpenJob
 from mmrl.data.recipe import Recipe, differences, recipe_of
 from mmrl.data.sample import MediaRef
 from mmrl.errors import CacheCorruptError, CacheMissError, CacheRecipeError, MediaError
-
-OLD_NS = 10**18
-
-
-def picture(path: Path, *, size=(100, 80), seed=0) -> MediaRef:
-    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(path)
-    os.utime(path, ns=(OLD_NS, OLD_NS))
-    return MediaRef("image", path)
 
 
 def clip(frames=6, *, fps=2.0, seed=0) -> MediaRef:

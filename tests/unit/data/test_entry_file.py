@@ -9,7 +9,7 @@ from makers.entries import read_entry_file
 from safetensors import safe_open
 
 from mmrl.data.entry_file import StoredEntry, entry_blocks
-from mmrl.data.store import temporary_files, write_whole
+from mmrl.data.mapping import temporary_files, write_whole
 from mmrl.errors import CacheCorruptError, CacheError
 
 RECIPE = '{"kind":"video"}'

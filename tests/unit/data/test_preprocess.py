@@ -16,10 +16,10 @@ from makers.openers import QWEN25, SMALL, LocalOpener
 
 from mmrl.config.load import load_config
 from mmrl.data.cache import PixelCache
+from mmrl.data.mapping import temporary_files
 from mmrl.data.preprocess import run as module
 from mmrl.data.preprocess.run import Options, preprocess
 from mmrl.data.sample import MediaRef
-from mmrl.data.store import temporary_files
 
 
 def entries(folder: Path) -> list[Path]:
@@ -139,7 +139,7 @@ os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
 from makers.openers import QWEN25, SMALL, LocalOpener
 from mmrl.data.cache import PixelCache
 from mmrl.data.sample import MediaRef
-from mmrl.data.store import temporary_files
+from mmrl.data.mapping import temporary_files
 PixelCache(Path(sys.argv[1])).get(MediaRef("image", Path(sys.argv[2])), SMALL, QWEN25, LocalOpener())
 """
 
