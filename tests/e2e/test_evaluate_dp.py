@@ -89,7 +89,7 @@ def test_the_questions_of_an_engine_that_is_killed_are_answered_by_the_others(fi
     wait_for_answers(tmp_path / "out", 4)
     killed = engines_of(process)[0]
     os.kill(killed, signal.SIGKILL)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=900)
     assert process.returncode == 0, said
     assert "ended with signal SIGKILL; its questions go to the others" in said
     assert answers(tmp_path / "out") == answers(one)
@@ -141,6 +141,6 @@ def test_what_an_engine_says_when_it_cannot_open_is_the_error(files, tmp_path):
 def test_two_vllm_engines_give_the_results_of_one(files, tmp_path):
     for count in "12":
         process = started(files, tmp_path / count, "--dp", count, "--engine", "vllm", kind="qwen3_vl")
-        _, said = process.communicate(timeout=300)
+        _, said = process.communicate(timeout=900)
         assert process.returncode == 0, said
     assert answers(tmp_path / "2") == answers(tmp_path / "1") and len(answers(tmp_path / "1")) == COUNT

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -83,12 +84,13 @@ def test_a_vllm_server_answers_as_our_engine_does(task, tmp_path):
     limits = ("--max-model-len", "2048", "--enforce-eager", "--skip-mm-profiling", "--trust-request-mm-kwargs")
     with (tmp_path / "log").open("w") as log:
         environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-        server = subprocess.Popen([*program, *model, *limits], stdout=log, stderr=log, env=environment)
+        options = {"stdout": log, "stderr": log, "env": environment, "start_new_session": True}
+        server = subprocess.Popen([*program, *model, *limits], **options)
     try:
         wait_for(f"http://127.0.0.1:{port}/health", server)
         assert asked(task, tmp_path / "server", f"http://127.0.0.1:{port}/v1", "--strict").code == 0
     finally:
-        server.kill()
+        os.killpg(server.pid, signal.SIGKILL)  # its engine is a process of its own
         server.wait()
     assert evaluate(task, tmp_path / "hf").code == 0
     texts = [{key: row["completion"] for key, row in rows(tmp_path / name).items()} for name in ("server", "hf")]

@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).resolve().parents[1] / "gpu" / "run.py"
 
 def test_the_table_of_a_cpu_has_every_row():
     command = [sys.executable, str(SCRIPT), "--device", "cpu", "--tiny", "--stages", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| tiny")]
     table = {check: result.rstrip(" |") for _, check, result in rows}
@@ -38,6 +38,6 @@ def test_the_table_of_a_cpu_has_every_row():
 def test_without_a_gpu_it_says_so():
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=900, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert "no CUDA device; --device cpu --tiny runs the same code without one" in done.stderr

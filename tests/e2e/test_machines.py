@@ -68,7 +68,7 @@ class Machines:
         command = [sys.executable, "-m", "mmrl", "launch", "--nproc", "1", "--hostfile", self.hosts, *arguments]
         words = list(map(str, command))
         return subprocess.run(
-            words, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=240, check=False
+            words, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=900, check=False
         )
 
 

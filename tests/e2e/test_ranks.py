@@ -74,7 +74,7 @@ def test_two_processes_that_sample_ahead_train_as_one(tmp_path):
     rollout = {"group_size": 3, "max_new_tokens": 6, "engine": "vllm", "steps_ahead": 1}
     path = write(tmp_path, 4, rollout=rollout, algorithm={"rollout_correction": "truncate"}, checkpoint={"every": 3})
     command = [sys.executable, "-m", "mmrl", "train", str(path), *COMMON, "name=one"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     arguments = [str(path), *COMMON, "name=two", "train.zero_stage=3"]
     assert run_jobs(tmp_path, [{"name": "two", "train": arguments}], processes=2)["two"] == 0

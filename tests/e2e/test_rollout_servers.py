@@ -440,7 +440,7 @@ def test_a_training_run_of_two_processes_is_that_of_vllm_in_one(place):
     by_server = started("launch", "--nproc", 2, "train", place.config, "name=by_server", *ZERO_3, urls, token)
     in_process = started("train", place.config, "name=in_process", "rollout.engine=vllm")
     for process in (by_server, in_process):
-        _, said = process.communicate(timeout=300)
+        _, said = process.communicate(timeout=900)
         assert process.returncode == 0, said[-2000:]
     mine, theirs = (rows(place.folder / "runs" / name) for name in ("by_server", "in_process"))
 

@@ -38,12 +38,12 @@ def test_a_job_that_runs_out_of_time_queues_itself_again_and_resumes(tmp_path):
         time.sleep(0.2)
     for task in (tmp_path / "tasks").read_text().split():
         os.kill(int(task), signal.SIGTERM)
-    _, said = job.communicate(timeout=200)
+    _, said = job.communicate(timeout=900)
     assert job.returncode == 75, said
     assert (tmp_path / "requeued").read_text().startswith("requeue ")
     [checkpoint] = find_checkpoints(metrics.parent)
     again = start(tmp_path, config, *changes, f"stages.a.steps={int(checkpoint.name[5:]) + 1}", restarts=1)
-    _, said = again.communicate(timeout=200)
+    _, said = again.communicate(timeout=900)
     assert again.returncode == 0, said
     assert find_checkpoints(metrics.parent)[-1].name == f"step-{int(checkpoint.name[5:]) + 1:06d}"
 

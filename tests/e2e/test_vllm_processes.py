@@ -21,7 +21,7 @@ def rows(path: Path) -> list[dict]:
 
 def mmrl_train(*arguments: object, launcher: tuple[str, ...] = ()) -> None:
     command = [sys.executable, "-m", "mmrl", *launcher, "train", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
 
 

@@ -48,7 +48,7 @@ def test_vllm_loads_the_folder_itself_and_agrees(tmp_path):
     export_command(run_dir(tmp_path / "run"), tmp_path / "out", step="best", merge=False)
     command = [sys.executable, "-c", BY_VLLM, str(tmp_path / "out"), json.dumps(PROMPT), str(tmp_path / "said.json")]
     environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run(command, check=True, timeout=300, env=environment, capture_output=True)
+    subprocess.run(command, check=True, timeout=900, env=environment, capture_output=True)
     ids, said = json.loads((tmp_path / "said.json").read_text())
     assert len(ids) > 1
     assert said == pytest.approx(transformers_logprobs(tmp_path / "out", ids), abs=1e-5)
