@@ -36,7 +36,7 @@ from mmrl.data.sample import MediaRef
 from mmrl.data.source import source_name
 from mmrl.data.store import EntryStore
 from mmrl.data.vision import VisionGeometry
-from mmrl.errors import CacheCorruptError, CacheError, CacheMissError, CacheRecipeError, MediaError
+from mmrl.errors import CacheCorruptError, CacheError, CacheMissError, CacheRecipeError, ChangedMediaError, MediaError
 
 log = logging.getLogger(__name__)
 
@@ -168,9 +168,9 @@ class PixelCache:
         opened = opener.open(*request.job)
         return _media_entry(request, _stored(request, opened))
 
-    def local(self, ref: MediaRef) -> MediaRef:
+    def local(self, ref: MediaRef, *, may_fetch: bool = True) -> MediaRef:
         """A medium with every URL's file on this machine; itself where it has none. Raises MediaError."""
-        return fetched(ref, self.folder / DOWNLOADS, may_fetch=self.on_miss == "build")
+        return fetched(ref, self.folder / DOWNLOADS, may_fetch=may_fetch and self.on_miss == "build")
 
     def request(self, job: OpenJob, video: VideoSection) -> Request:
         """Names of a medium's entry; reads the source only if its hash is not remembered. Raises MediaError."""
@@ -255,7 +255,7 @@ class PixelCache:
         """Write an entry and open it as a reader would, which verifies what was written."""
         ref = request.job.ref
         if not isinstance(ref.source, np.ndarray) and self.hashes.of_medium(ref) != request.source:
-            raise MediaError(source_name(ref), "changed while it was being opened")
+            raise ChangedMediaError(source_name(ref), "changed while it was being opened")
         self._metrics.bytes_written += self.store.write(request.key, entry_blocks(_stored(request, opened)))
         stored = self._read(request)
         if stored is None:
@@ -269,7 +269,7 @@ class PixelCache:
             return None
         check = self.verify == "always" or (self.verify == "first" and self._verified.get(request.key) != mapped.stamp)
         stored = read_entry(mapped.where, mapped.bytes_N, verify=check)
-        if stored.recipe != request.recipe.text or stored.source != request.source.fields():
+        if stored.recipe != request.recipe.text or stored.source != request.source.text:
             raise CacheRecipeError(_mismatch(request, stored, mapped.where))
         if check:
             self._verified[request.key] = mapped.stamp
@@ -300,7 +300,7 @@ def _finished(request: Request, result: Future[MediaEntry] | MediaError) -> tupl
 
 
 def _mismatch(request: Request, stored: StoredEntry, where: str) -> str:
-    if stored.source != request.source.fields():
+    if stored.source != request.source.text:
         return f"{where}: holds another source's pixels than {request.name}"
     return f"{where}: stored under another recipe's name: " + "; ".join(
         differences(request.recipe, Recipe(stored.recipe))
@@ -319,7 +319,7 @@ def _stored(request: Request, opened: OpenedMedia) -> StoredEntry:
     }
     return StoredEntry(
         recipe=request.recipe.text,
-        source=request.source.fields(),
+        source=request.source.text,
         medium=medium,
         frames_F3HW=opened.frames_F3HW,
         timestamps_s=opened.timestamps_s,

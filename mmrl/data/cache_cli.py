@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from collections import Counter, defaultdict
@@ -128,7 +129,7 @@ def check_entry(store: EntryStore, key: str) -> bool:
     if mapped is None:
         return False
     entry = read_entry(mapped.where, mapped.bytes_N, verify=True)
-    own = Recipe(entry.recipe).key(Fingerprint(**entry.source))
+    own = Recipe(entry.recipe).key(Fingerprint(**json.loads(entry.source)))
     if own != key:
         raise CacheRecipeError(f"{mapped.where}: holds the entry {own}, stored under another recipe's name")
     return True
@@ -269,7 +270,7 @@ def _by_content(store: EntryStore) -> dict[str, list[Recipe]]:
         with contextlib.suppress(CacheCorruptError):  # `verify` names these
             entry = _entry(store, item.key, verify=False)
             if entry is not None:
-                recipes[entry.source["sha256"]].append(Recipe(entry.recipe))
+                recipes[json.loads(entry.source)["sha256"]].append(Recipe(entry.recipe))
     return recipes
 
 

@@ -17,7 +17,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,11 +40,11 @@ _NAMES = {
     torch.float32: "F32",
     torch.float64: "F64",
 }
+_JSON = json.JSONDecoder()
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """Where a tensor lies in the data, and what it is."""
 
     dtype: torch.dtype
@@ -70,8 +70,14 @@ class Container:
     def __getitem__(self, name: str) -> torch.Tensor:
         """A tensor by name, over the same memory. Raises KeyError."""
         place = self._places[name]
-        bytes_N = torch.from_numpy(self._data_N[place.begin : place.end])
-        return (bytes_N if place.dtype == torch.uint8 else bytes_N.view(place.dtype)).view(place.shape)
+        data_N = self._data_N[place.begin : place.end]
+        if place.dtype == torch.uint8:
+            return torch.from_numpy(data_N.reshape(place.shape))
+        return torch.from_numpy(data_N).view(place.dtype).view(place.shape)
+
+    def numbers(self, name: str) -> tuple[Any, ...]:
+        """The values of a tensor. Raises KeyError."""
+        return tuple(self[name].tolist()) if self._places[name].end > self._places[name].begin else ()
 
 
 def encode(metadata: Mapping[str, str], tensors: Mapping[str, torch.Tensor]) -> list[memoryview]:
@@ -137,17 +143,17 @@ def _data_start(where: object, prefix: bytes, size: int) -> int:
 
 def _parse(where: object, head: bytes) -> tuple[dict[str, str], dict[str, _Place]]:
     try:
-        header = json.loads(head)
+        header, _ = _JSON.raw_decode(head.decode("ascii"))
         metadata = header.pop("__metadata__")
         del metadata["checksum"]
         places, end = {}, 0
         for name, fields in header.items():
-            place = _Place(_DTYPES[fields["dtype"]], tuple(fields["shape"]), *fields["data_offsets"])
-            if place.begin != end or place.end - end != math.prod(place.shape) * place.dtype.itemsize:
+            dtype, shape, (begin, stop) = _DTYPES[fields["dtype"]], tuple(fields["shape"]), fields["data_offsets"]
+            if begin != end or stop - begin != math.prod(shape) * dtype.itemsize:
                 raise ValueError(f"{name} does not fill its place")
-            if min(place.shape, default=0) < 0 or place.begin % place.dtype.itemsize:
+            if min(shape, default=0) < 0 or begin % dtype.itemsize:
                 raise ValueError(f"{name} cannot lie there")
-            places[name], end = place, place.end
+            places[name], end = _Place(dtype, shape, begin, stop), stop
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CacheCorruptError(f"{where}: the header is damaged ({type(error).__name__}: {error})") from error
     return metadata, places

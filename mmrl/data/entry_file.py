@@ -24,12 +24,12 @@ from mmrl.errors import CacheCorruptError
 class StoredEntry:
     """What one entry holds.
 
-    recipe: canonical JSON of the recipe. source: `{"sha256", "size"}`. medium: sizes, grid, rates.
+    recipe: canonical JSON of the recipe. source: the text of its fingerprint. medium: sizes, grid, rates.
     timestamps_s, frame_indices: of each frame of a clip; empty for a picture.
     """
 
     recipe: str
-    source: dict[str, Any]
+    source: str
     medium: dict[str, Any]
     frames_F3HW: torch.Tensor
     timestamps_s: tuple[float, ...] = ()
@@ -50,7 +50,7 @@ def entry_blocks(entry: StoredEntry) -> list[memoryview]:
         "indices": torch.tensor(entry.frame_indices, dtype=torch.int32),
         "frames": frames_F3HW,
     }
-    metadata = {"recipe": entry.recipe, "source": compact(entry.source), "medium": compact(entry.medium)}
+    metadata = {"recipe": entry.recipe, "source": entry.source, "medium": compact(entry.medium)}
     return encode(metadata, tensors)
 
 
@@ -67,11 +67,11 @@ def read_entry(where: object, raw_N: np.ndarray, *, verify: bool) -> StoredEntry
             raise ValueError(f"frames {frames_F3HW.dtype} {list(frames_F3HW.shape)}")
         return StoredEntry(
             recipe=container.metadata["recipe"],
-            source=json.loads(container.metadata["source"]),
+            source=container.metadata["source"],
             medium=json.loads(container.metadata["medium"]),
             frames_F3HW=frames_F3HW,
-            timestamps_s=tuple(container["seconds"].tolist()),
-            frame_indices=tuple(container["indices"].tolist()),
+            timestamps_s=container.numbers("seconds"),
+            frame_indices=container.numbers("indices"),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CacheCorruptError(f"{where}: the header is damaged ({type(error).__name__}: {error})") from error

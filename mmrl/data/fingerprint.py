@@ -37,8 +37,13 @@ class Fingerprint:
     size: int
 
     def fields(self) -> dict[str, str | int]:
-        """As an entry stores it; `Fingerprint(**fields)` is the way back."""
+        """As JSON has it; `Fingerprint(**fields)` is the way back."""
         return {"sha256": self.sha256, "size": self.size}
+
+    @property
+    def text(self) -> str:
+        """The fields as an entry stores them."""
+        return f'{{"sha256":"{self.sha256}","size":{self.size}}}'
 
 
 class Stamp(NamedTuple):
@@ -63,7 +68,7 @@ def stamp_of(path: str | Path | ArchiveMember) -> Stamp:
     if isinstance(path, ArchiveMember):
         return stamp_of(path.archive)
     try:
-        info = Path(path).stat()
+        info = os.stat(path)  # noqa: PTH116  a Path costs more than the call
     except (OSError, ValueError) as error:
         raise MediaError(path, getattr(error, "strerror", None) or str(error)) from error
     if not stat.S_ISREG(info.st_mode):
@@ -147,6 +152,22 @@ class ContentHashes:
         if isinstance(source, FrameFiles):
             return _hash_list([self._of_file(file) for file in source.files])
         return self._of_file(source.file if isinstance(source, PdfPage) else source)
+
+    def knows(self, ref: MediaRef) -> bool:
+        """Whether `of_medium` reads no file for it. Raises MediaError for files that are not there."""
+        source = ref.source
+        if isinstance(source, np.ndarray):
+            return True
+        files = source.files if isinstance(source, FrameFiles) else (source,)
+        return all(self._knows_file(file.file if isinstance(file, PdfPage) else file) for file in files)
+
+    def _knows_file(self, source: FileSource) -> bool:
+        if isinstance(source, RawBytes):
+            return True
+        path = source if isinstance(source, ArchiveMember) else on_disk(source)
+        assert path is not None
+        stamp, seen = stamp_of(path), self._seen.get(str(path))
+        return (seen is not None and seen[0] == stamp) or self._recall(path, stamp) is not None
 
     def _of_file(self, source: FileSource) -> Fingerprint:
         if isinstance(source, RawBytes):

@@ -17,13 +17,15 @@ import torch
 
 from mmrl.errors import CacheCorruptError, CacheError
 
+_READ_WHOLE = 64 * 1024
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mapped:
-    """The bytes of an entry, mapped, not copied.
+    """The bytes of an entry.
 
-    where: how messages name it. bytes_N: a private mapping: nothing a process does to it reaches the file. Entries of
-    one shard share a mapping. stamp: changes when other bytes take the entry's place.
+    where: how messages name it. bytes_N: a private mapping, not a copy: nothing a process does to it reaches the file.
+    Entries of one shard share a mapping. stamp: changes when other bytes take the entry's place.
     """
 
     where: str
@@ -34,6 +36,29 @@ class Mapped:
 def temporary_files(folder: Path) -> Iterator[Path]:
     """Files that writers are writing, or died writing."""
     return folder.glob("*/.*.tmp")
+
+
+def read_file(name: str) -> Mapped:
+    """A whole file, mapped. Raises FileNotFoundError, or CacheError when it cannot be read.
+
+    A small one is read into memory: the copy costs less than the page faults of a mapping.
+    """
+    try:
+        handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CacheError(f"{name}: cannot be read: {error.strerror}") from error
+    try:
+        info = os.fstat(handle)
+        if info.st_size <= _READ_WHOLE:
+            buffer = bytearray(info.st_size)
+            bytes_N = np.frombuffer(buffer, np.uint8)[: os.readv(handle, [buffer])]
+        else:
+            bytes_N = map_file(name, info.st_size)
+    finally:
+        os.close(handle)
+    return Mapped(name, bytes_N, (info.st_ino, info.st_mtime_ns))
 
 
 def map_file(name: str, size: int) -> np.ndarray:

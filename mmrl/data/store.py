@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mmrl.data.mapping import Mapped, map_file, sync_folder, temporary_files, write_whole
+from mmrl.data.mapping import Mapped, read_file, sync_folder, temporary_files, write_whole
 from mmrl.data.shards import FOLDER as SHARDS
 from mmrl.data.shards import Shards
 from mmrl.errors import CacheError
@@ -61,10 +60,8 @@ class EntryStore:
 
     def find_loose(self, key: str) -> Mapped | None:
         """The entry if it lies by itself."""
-        name = f"{self._name}/{key[:2]}/{key}{SUFFIX}"
         try:
-            info = os.stat(name)  # noqa: PTH116  a Path costs more than the call
-            return Mapped(name, map_file(name, info.st_size), (info.st_ino, info.st_mtime_ns))
+            return read_file(f"{self._name}/{key[:2]}/{key}{SUFFIX}")
         except FileNotFoundError:
             return None
 

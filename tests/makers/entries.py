@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from mmrl.data.entry_file import StoredEntry, read_entry
-from mmrl.data.mapping import map_file
+from mmrl.data.mapping import read_file
 from mmrl.data.sample import MediaRef
 from mmrl.data.store import SUFFIX
 
@@ -28,7 +28,7 @@ def entry_files(cache: Path) -> list[Path]:
 
 
 def read_entry_file(path: Path, *, verify: bool = True) -> StoredEntry:
-    return read_entry(path, map_file(str(path), path.stat().st_size), verify=verify)
+    return read_entry(path, read_file(str(path)).bytes_N, verify=verify)
 
 
 def flip(path: Path, position: int) -> None:

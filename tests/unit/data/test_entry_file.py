@@ -9,11 +9,12 @@ from makers.entries import read_entry_file
 from safetensors import safe_open
 
 from mmrl.data.entry_file import StoredEntry, entry_blocks
+from mmrl.data.fingerprint import Fingerprint
 from mmrl.data.mapping import temporary_files, write_whole
 from mmrl.errors import CacheCorruptError, CacheError
 
 RECIPE = '{"kind":"video"}'
-SOURCE = {"sha256": "ab" * 32, "size": 4321}
+SOURCE = Fingerprint("ab" * 32, 4321).text
 MEDIUM = {"grid_thw": [1, 2, 2], "source_size": [640, 480], "note": 'ü "quoted"'}
 TIMES, INDICES = (0.0, 1 / 3), (0, 10)
 

@@ -16,6 +16,7 @@ import torch
 from makers.entries import entry_files, flip, picture
 from makers.openers import QWEN25, SMALL, LocalOpener
 
+from mmrl.config.schema import BudgetClass
 from mmrl.data import pack as module
 from mmrl.data.cache import PixelCache
 from mmrl.data.cache_cli import ls, prune, verify
@@ -126,12 +127,13 @@ def test_a_read_is_the_mapping_itself_and_one_mapping_serves_a_shard(tmp_path):
 
 
 def test_pixels_of_the_cache_lie_in_the_mapping(tmp_path):
-    ref, opener = picture(tmp_path / "a.png"), LocalOpener()
-    loose = PixelCache(tmp_path / "cache").get(ref, SMALL, QWEN25, opener)
+    ref, opener = picture(tmp_path / "a.png", size=(300, 280)), LocalOpener()
+    large = BudgetClass(min_pixels=28 * 28, max_pixels=300 * 300)
+    loose = PixelCache(tmp_path / "cache").get(ref, large, QWEN25, opener)
     (path,) = entry_files(tmp_path / "cache")
     assert any(loose.frames_F3HW.data_ptr() in place for place in mappings(path))
     pack(EntryStore(tmp_path / "cache" / "pixels"))
-    packed = PixelCache(tmp_path / "cache", on_miss="error").get(ref, SMALL, QWEN25, opener)
+    packed = PixelCache(tmp_path / "cache", on_miss="error").get(ref, large, QWEN25, opener)
     (place,) = mappings(shard_files(tmp_path / "cache" / "pixels")[0])
     assert packed.frames_F3HW.data_ptr() in place
     assert torch.equal(packed.frames_F3HW, loose.frames_F3HW) and packed.key == loose.key
@@ -391,3 +393,9 @@ def test_compaction_gives_back_the_room_of_replaced_entries(tmp_path):
     assert sorted(counts) == [4, 4]
     assert [stored_bytes(store, number) for number in range(8)] == [whole(number) for number in range(8)]
     assert module.SHARD_BYTES == 256_000_000
+
+
+def test_an_entry_that_cannot_be_opened_is_named(tmp_path):
+    (tmp_path / "00").write_text("a file where a folder should be")
+    with pytest.raises(CacheError, match=r"00/00.*\.safetensors: cannot be read: Not a directory"):
+        EntryStore(tmp_path).find(key_of(0))
