@@ -68,7 +68,7 @@ class Algorithm:
 
     needs: what the batch must hold from `advantage` on: old, ref and requests (algorithms/requests.py). needs_early:
     what it must hold already at `shape_rewards`. extra: requests of the pass that is trained, for `loss`. reports: what
-    the engine is asked to say of each token.
+    the engine is asked to say of each token. models: those beside the policy, by name.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class Algorithm:
         self._kl = KlController(section.ref_kl_coef, target=section.ref_kl_target, horizon=section.ref_kl_horizon)
         self.needs_early = own_early_needs(section).union(*(plugin.needs_early for plugin in plugins))
         self.needs = own_needs(section).union(self.needs_early, *(plugin.needs for plugin in plugins))
+        self.models = {name: model for plugin in plugins for name, model in plugin.models.items()}
         own_advantage = self._single("advantage")
         if own_advantage is None:
             self.needs |= frozenset(advantage.needs)
@@ -117,6 +118,8 @@ class Algorithm:
             of_settings["shape_rewards"].append("ref_kl")
         for hook in HOOKS:
             names = [plugin.name for plugin in self.plugins if hook in plugin.hooks]
+            if hook == "model_loss" and all(model.lr is None for model in self.models.values()):
+                continue
             own = [] if hook in SINGLE_HOOKS and names else of_settings.get(hook, [])
             if own or names:
                 lines.append(f"{hook}: {', '.join([*own, *names])}")
@@ -396,6 +399,12 @@ class Algorithm:
         if hook := self._single("aggregate"):
             return hook(loss_NC, mask_NC, denom)
         return aggregate(loss_NC, mask_NC, mode=self.settings.aggregation, denom=denom)
+
+    def model_loss(self, name: str, logprobs_NC: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
+        """(N,) the loss of a model beside the policy, of each completion, differentiable in its log-probs."""
+        hook = self._single("model_loss")
+        assert hook is not None, "a model learns only beside a plug-in with this hook"
+        return hook(name, logprobs_NC, batch)
 
     def on_step_end(self, batch: RolloutBatch, rewards_N: torch.Tensor, metrics: dict[str, float]) -> None:
         self._steer_kl(batch, metrics)

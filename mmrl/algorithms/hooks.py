@@ -17,6 +17,7 @@ A step runs the hooks in this order; each has an identity default, so without pl
     policy_loss(inputs) -> (loss_NC, stats)            inputs: a LossInput                           as configured
     regulariser(inputs) -> (loss_NC, stats)            added, coefficient included                   nothing
     aggregate(loss_NC, mask_NC, denom) -> scalar                                                     as configured
+    model_loss(name, logprobs_NC, batch) -> loss_N     what a model beside the policy learns from    it is frozen
     on_step_end(batch, rewards_N, metrics) -> None     update trackers                               nothing
 
 A plug-in is a file with some of these functions at module level or, where it has options or state, as methods of a
@@ -34,6 +35,9 @@ public function that is no hook is an error, because it is most likely a misspel
     NEUTRAL = {"coef": 0.0}             options with which it is GRPO; None where there are none
     CONSTANT_GROUP = "..."              what a group of equal rewards gets from it, where that is not 0
 
+What depends on options is an attribute of the instance: `models`, the models beside the policy that it reads
+(algorithms/beside.py), and `needs`, further names as in NEEDS.
+
 Several plug-ins chain second_round, shape_rewards and replay in the order of the list, all must agree in keep, weights
 multiply, columns are put together, regularisers add up; each of the other hooks may come from one plug-in only.
 """
@@ -43,11 +47,12 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from mmrl.algorithms.beside import PREFIX, ModelBeside
 from mmrl.algorithms.requests import COUNTED, PARAMETRIC, PLAIN, is_request
 from mmrl.errors import ConfigError, PluginError, did_you_mean
 from mmrl.plugins import check_options, resolve_module
@@ -68,9 +73,20 @@ HOOKS = (
     "policy_loss",
     "regulariser",
     "aggregate",
+    "model_loss",
     "on_step_end",
 )
-SINGLE_HOOKS = ("draw", "sampler", "frames", "budget", "prefixes", "advantage", "policy_loss", "aggregate")
+SINGLE_HOOKS = (
+    "draw",
+    "sampler",
+    "frames",
+    "budget",
+    "prefixes",
+    "advantage",
+    "policy_loss",
+    "aggregate",
+    "model_loss",
+)
 NEEDS = ("old", "ref")
 REQUESTS = (*PLAIN, *(f"{name}:<0 to 1>" for name in PARAMETRIC), *(f"{name}:<number>" for name in COUNTED))
 _KNOWN = ", ".join((*NEEDS, *REQUESTS))
@@ -89,6 +105,7 @@ class Plugin:
     extra: frozenset[str]
     reports: frozenset[str]
     sequence_level: bool
+    models: Mapping[str, ModelBeside] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -127,16 +144,23 @@ def load_plugin(spelling: str, *, options: Mapping[str, Any] | None = None, rela
     holder = _made(factory, options or {}, spelling) if isinstance(factory, type) else module
     if options and holder is module:
         raise ConfigError(f"plug-in {spelling!r} has no class Plugin, so it takes no options (it is given {options})")
-    early = _needs(module, "NEEDS_EARLY", spelling)
+    early, hooks = _needs(module, "NEEDS_EARLY", spelling), _hooks_of(holder, module, spelling)
+    models = dict(getattr(holder, "models", {}))
+    if "model_loss" not in hooks and (learning := [name for name, model in models.items() if model.lr is not None]):
+        raise PluginError(
+            f"plug-in {spelling!r}: its model {learning[0]!r} is to learn, but it has no hook 'model_loss'"
+        )
+    own = {PREFIX + name for name in models}
     return Plugin(
         spelling=spelling,
         holder=holder,
-        hooks=_hooks_of(holder, module, spelling),
-        needs=_needs(module, "NEEDS", spelling) | early,
+        hooks=hooks,
+        needs=_needs(module, "NEEDS", spelling) | _needs(holder, "needs", spelling) | early | own,
         needs_early=early,
         extra=_requests(module, spelling),
         reports=_reports(module, spelling),
         sequence_level=bool(getattr(module, "SEQUENCE_LEVEL", False)),
+        models=models,
     )
 
 
@@ -160,8 +184,8 @@ def _hooks_of(holder: Any, module: ModuleType, spelling: str) -> dict[str, Calla
     return hooks
 
 
-def _needs(module: ModuleType, constant: str, spelling: str) -> frozenset[str]:
-    needs = frozenset(getattr(module, constant, ()))
+def _needs(holder: Any, constant: str, spelling: str) -> frozenset[str]:
+    needs = frozenset(getattr(holder, constant, ()))
     if unknown := sorted(name for name in needs - set(NEEDS) if not is_request(name)):
         raise PluginError(f"plug-in {spelling!r}: {constant} names {unknown[0]!r}; known: {_KNOWN}")
     return needs
@@ -189,11 +213,16 @@ def chain(plugins: Iterable[Plugin], hook: str) -> list[Callable[..., Any]]:
 
 
 def check_single_hooks(plugins: Sequence[Plugin]) -> None:
-    """Raise PluginError when two plug-ins fill a hook of which there can be only one, or have the same name."""
+    """Raise PluginError when two plug-ins fill a hook of which there can be only one, or two have, or ask for models
+    of, the same name.
+    """
     for hook in SINGLE_HOOKS:
         names = [plugin.spelling for plugin in plugins if hook in plugin.hooks]
         if len(names) > 1:
             raise PluginError(f"plug-ins {names[0]!r} and {names[1]!r} both define {hook!r}; keep one of them")
+    for name, number in Counter(name for plugin in plugins for name in plugin.models).items():
+        if number > 1:
+            raise PluginError(f"{number} plug-ins ask for a model called {name!r}; keep one of them")
     for name, number in Counter(plugin.name for plugin in plugins).items():
         if number > 1:
             raise PluginError(

@@ -3,7 +3,8 @@
 A checkpoint is a folder `checkpoints/step-000120` with
 
     model/            an ordinary model folder (from_pretrained loads it)
-    optimizer-0.pt    optimizer state of rank 0 (one file a rank), read back with weights_only
+    optimizer-0.pt    optimizer state of rank 0 (one file a rank), read back with weights_only; optimizer-NAME-0.pt:
+                      that of a model beside the policy, whose folder is beside/NAME
     rng-0.json        random-number states of that rank
     stage-<rank>.json what the hooks of the other ranks remember of their prompts
     state.json        where the run stands: stage, step, loader position, hook state, scores, log sizes
@@ -20,7 +21,7 @@ import os
 import pickle
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,16 +53,19 @@ def save_checkpoint(
     state: dict[str, Any],
     optimizer_state: dict[str, Any] | None,
     save_model: Callable[[Path], None],
+    beside_states: Mapping[str, dict[str, Any]] | None = None,
 ) -> Path:
     """Write `checkpoints/step-N` atomically and return its path. Every rank calls this.
 
-    optimizer_state: this rank's; None where the main rank's is that of all. save_model: writes the model folder; called
-    on the main rank only. What one rank cannot write is raised on all.
+    optimizer_state: this rank's; None where the main rank's is that of all. beside_states: the same of models beside
+    the policy. save_model: writes the model folder; called on the main rank only. What one rank cannot write is raised
+    on all.
     """
     final = folder / "checkpoints" / checkpoint_name(step)
     building = final.with_name(f".building-{final.name}")
     distributed.on_main(lambda: _begin(building))
-    distributed.together(lambda: _write_rank(building, state=state, optimizer_state=optimizer_state))
+    states = {None: optimizer_state, **(beside_states or {})}
+    distributed.together(lambda: _write_rank(building, state=state, optimizer_states=states))
 
     def write_rest() -> None:
         save_model(building / "model")
@@ -78,10 +82,13 @@ def _begin(building: Path) -> None:
     building.mkdir(parents=True)
 
 
-def _write_rank(building: Path, *, state: dict[str, Any], optimizer_state: dict[str, Any] | None) -> None:
-    """What only this rank knows: its part of the optimizer, its random states, what its hooks remember."""
-    if optimizer_state is not None:
-        torch.save(optimizer_state, building / f"optimizer-{distributed.rank()}.pt")
+def _write_rank(
+    building: Path, *, state: dict[str, Any], optimizer_states: Mapping[str | None, dict[str, Any] | None]
+) -> None:
+    """What only this rank knows: its part of the optimizers, its random states, what its hooks remember."""
+    for name, optimizer_state in optimizer_states.items():
+        if optimizer_state is not None:
+            torch.save(optimizer_state, building / _optimizer_file(distributed.rank(), name))
     _write_json(building / f"rng-{distributed.rank()}.json", random_state())
     if not distributed.is_main():
         _write_json(building / f"stage-{distributed.rank()}.json", state.get("stage_state"))
@@ -133,11 +140,17 @@ def load_stage_state(checkpoint: Path, state: dict[str, Any]) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
 
 
-def load_optimizer_state(checkpoint: Path, *, part: int = 0, mapped: bool = False) -> dict[str, Any]:
+def _optimizer_file(part: int, name: str | None) -> str:
+    return f"optimizer-{part}.pt" if name is None else f"optimizer-{name}-{part}.pt"
+
+
+def load_optimizer_state(
+    checkpoint: Path, *, part: int = 0, mapped: bool = False, name: str | None = None
+) -> dict[str, Any]:
     """The optimizer state that rank `part` saved. The file may hold tensors, plain values and DeepSpeed's data classes,
-    never code. mapped: values are read from the file when they are looked at.
+    never code. mapped: values are read from the file when they are looked at. name: of a model beside the policy.
     """
-    path = checkpoint / f"optimizer-{part}.pt"
+    path = checkpoint / _optimizer_file(part, name)
     if not path.is_file():
         raise CheckpointError(f"{path} is missing; remove {checkpoint} to continue from the checkpoint before it")
     with readable(path), torch.serialization.safe_globals(optimizer_state_classes()):

@@ -16,6 +16,7 @@ import torch
 from mmrl.algorithms.aggregate import joined
 from mmrl.algorithms.algorithm import build_algorithm
 from mmrl.algorithms.batch import Row
+from mmrl.algorithms.requests import is_request
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.schema import StageSection
 from mmrl.data.loader import Loader
@@ -25,6 +26,7 @@ from mmrl.models.packing import group_rows, separate_rows
 from mmrl.rollout.sampling import derive_seed
 from mmrl.training import distributed
 from mmrl.training.agreement import GapMeter, gap_problem
+from mmrl.training.beside import Beside
 from mmrl.training.collect import Collector
 from mmrl.training.reference import open_reference
 from mmrl.training.runtime import Runtime
@@ -40,6 +42,7 @@ class GrpoStage:
         self.algorithm = build_algorithm(run.config.algorithm, max_new_tokens=run.config.rollout.max_new_tokens)
         self.settings = run.logprob_settings(temperature=run.config.rollout.temperature)
         self.reference = open_reference(run, section) if "ref" in self._all_needs() else None
+        self.beside = Beside(run, self.algorithm, self.settings)
         self.source = RolloutSource(run, section, loader, self.algorithm)
         self.collector = Collector(run, section, self.source, self.algorithm, self._add_logprobs)
         self.gaps, self._warned = GapMeter(run.config.rollout), False
@@ -54,6 +57,7 @@ class GrpoStage:
         stats = [self._update(batch.select(rows), prompts) for rows in self._updates(batch, number=number)]
         self.run.updated()
         metrics = {**collected.metrics, **mean_of(stats), **self._agreement(number)}
+        metrics |= self.beside.learn(batch, lambda: self._rows(batch, prompts))
         self.algorithm.on_step_end(batch, rewards_N, metrics)
         return metrics
 
@@ -118,14 +122,14 @@ class GrpoStage:
     def _add_logprobs(
         self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt], names: frozenset[str]
     ) -> RolloutBatch:
-        """The batch with those of old, ref and the requests that are asked for and not there yet."""
+        """The batch with those of old, ref, models beside and the requests that are asked for and not there yet."""
         if self.algorithm.settings.old_logprobs == "sampler" and batch.old_NC is None:
             batch = replace(batch, old_NC=batch.rollout_NC)
         wanted = sorted(name for name in names if not batch.has(name))
         if not wanted:
             return batch
         rows, shape = self._rows(batch, prompts), (len(batch), batch.mask_NC.shape[1])
-        requests = [name for name in wanted if name not in ("old", "ref")]
+        requests = [name for name in wanted if is_request(name)]
         with self.run.watch.time("logprobs"):
             if requests or "old" in wanted:
                 old_NC, extra = logprob_pass(
@@ -136,7 +140,7 @@ class GrpoStage:
             if "ref" in wanted:
                 ref_NC, _ = logprob_pass(self.reference, rows, settings=self.settings, shape=shape)
                 batch = batch.with_grids({"ref": ref_NC})
-        return batch
+            return self.beside.with_logprobs(batch, rows, wanted)
 
     def _rows(self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt]) -> list[Row]:
         """Packed rows of the batch: rows of a group with one prompt share it where configuration and family allow."""

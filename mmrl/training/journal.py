@@ -27,7 +27,7 @@ from mmrl.training.console import TrainConsole, score_table
 from mmrl.training.early_stop import should_stop
 from mmrl.training.ema import AVERAGED
 from mmrl.training.metrics import MetricsLog, peak_memory_gib
-from mmrl.training.model_folder import policy_weights, save_policy_folder
+from mmrl.training.model_folder import beside_weights, policy_weights, save_beside, save_policy_folder
 from mmrl.training.optimizer_layout import SavedState, optimizer_state, pieces_of, relaid_out
 from mmrl.training.resume import stage_record
 from mmrl.training.run_folder import command_to_go_on
@@ -93,7 +93,7 @@ class Journal:
         position = self.position
         if self._stage_state is not None:
             stage.load_state_dict(self._stage_state)
-            self._stage_state = None
+            self._stage_state = self.run.continues = None
         else:
             position.stage, position.stage_step = index, 0
             position.first_validation = len(position.validations)
@@ -111,6 +111,7 @@ class Journal:
 
     def leave_stage(self) -> None:
         self.console.end_stage()
+        self.run.beside.clear()
 
     def record_step(self, section: StageSection, values: dict[str, float]) -> None:
         """Write the metrics row of a step and move on."""
@@ -184,14 +185,21 @@ class Journal:
             "optimizer": self._optimizer_layout,
         }
         is_shared_out = self._optimizer_layout["processes"] > 1
-        weights = policy_weights(self.run)
+        is_writing = is_shared_out or distributed.is_main()
+        weights, beside = policy_weights(self.run), beside_weights(self.run)
         self.metrics.flush()  # what a checkpoint covers is not logged again when the run continues
+
+        def save_models(folder: Path) -> None:
+            save_policy_folder(self.run, folder, weights)
+            save_beside(self.run, folder.parent, beside)
+
         self.checkpoint = save_checkpoint(
             self.run.folder,
             step=position.step,
             state=state,
-            optimizer_state=optimizer_state(self.run.trainer) if is_shared_out or distributed.is_main() else None,
-            save_model=lambda folder: save_policy_folder(self.run, folder, weights),
+            optimizer_state=optimizer_state(self.run.trainer) if is_writing else None,
+            beside_states={n: optimizer_state(e) for n, e in self.run.beside.items()} if is_writing else {},
+            save_model=save_models,
         )
         self._saved_step = position.step
         best, keep_last = position.best[1] if position.best else None, self.config.checkpoint.keep_last
@@ -265,6 +273,7 @@ class Journal:
     def _restore(self, checkpoint: Path, state: dict[str, Any]) -> None:
         """Continue from a checkpoint: stage, optimizer, random states, and the logs cut back to it."""
         self._stage_state = load_stage_state(checkpoint, state)
+        self.run.continues = None if self._stage_state is None else checkpoint
         self.run.policy_version = self.position.policy_version
         self.run.is_engine_stale = True  # it has these weights under the number of a fresh run
         self._restore_optimizer(checkpoint, saved=state.get("optimizer", self._optimizer_layout))
@@ -336,6 +345,7 @@ class Journal:
         machine = {f"perf/seconds_{part}": seconds for part, seconds in taken.items()}
         if taken.get("step") and "tokens" in values:
             machine["perf/tokens_per_second"] = values["tokens"] / taken["step"]
+            machine["perf/data_stall"] = taken.get("data", 0.0) / taken["step"]
         counts = self.run.cache.metrics()
         cache = {f"perf/cache_{key}": value for key, value in counts.items()}
         cache["perf/cache_hit_rate"] = counts["hits"] / max(1, counts["hits"] + counts["misses"])

@@ -16,9 +16,24 @@ from mmrl.training.zero import collected_tensors, is_partitioned
 
 def policy_weights(run: Runtime) -> dict[str, torch.Tensor] | None:
     """What `save_policy_folder` writes, whole, on the main process; None where the model itself has it. Collective."""
-    if not is_partitioned(run.policy):
+    return _whole(run, run.policy)
+
+
+def beside_weights(run: Runtime) -> dict[str, dict[str, torch.Tensor] | None]:
+    """The same of the models that are trained beside the policy, for `save_beside`."""
+    return {name: _whole(run, engine.module.model) for name, engine in run.beside.items()}
+
+
+def save_beside(run: Runtime, checkpoint: Path, weights: dict[str, dict[str, torch.Tensor] | None]) -> None:
+    """Write `beside/NAME`, an ordinary model folder, for each model that is trained beside the policy."""
+    for name, engine in run.beside.items():
+        save_model(engine.module.model, run.processor, checkpoint / "beside" / name, weights=weights[name])
+
+
+def _whole(run: Runtime, model: torch.nn.Module) -> dict[str, torch.Tensor] | None:
+    if not is_partitioned(model):
         return None
-    named = run.policy.named_parameters(remove_duplicate=False)
+    named = model.named_parameters(remove_duplicate=False)
     return collected_tensors((n, p) for n, p in named if p.requires_grad or run.config.model.lora is None)
 
 

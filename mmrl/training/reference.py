@@ -12,12 +12,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mmrl.algorithms.batch import MicroBatch
-from mmrl.config.schema import StageSection
+from mmrl.config.schema import ModelSection, StageSection
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import load_weights, save_model
 from mmrl.models.logprobs import LogprobModule, LogprobResult
 from mmrl.models.trained import trained_tensors
 from mmrl.training import distributed
+from mmrl.training.media_cache import reads_pixels
 from mmrl.training.model_folder import policy_weights
 from mmrl.training.runtime import Runtime
 from mmrl.training.zero import build_engine, engine_config, swapped_weights
@@ -55,12 +56,22 @@ def open_reference(run: Runtime, section: StageSection) -> Reference:
         device = distributed.device()
         adapters = {n: t.to(device) for n, t in load_file(folder / _ADAPTERS).items()}
         return AdapterReference(run.policy, run.trainer, adapters)
-    model_section = run.config.model.model_copy(update={"path": str(folder)})
-    model = distributed.together(lambda: load_weights(model_section)).requires_grad_(False)
-    # The engine of the policy prepares the reference too: both are partitioned, or neither is (fault 57).
+    return open_frozen(run, run.config.model.model_copy(update={"path": str(folder)}))
+
+
+def open_frozen(run: Runtime, section: ModelSection) -> Reference:
+    """A model that is only read. The engine of the policy prepares it too: both are partitioned, or neither is
+    (fault 57).
+    """
+    model = distributed.together(lambda: load_weights(section)).requires_grad_(False)
+    other_eyes = reads_pixels(run.cache, model, run.processor)
+    opened: Any
     if run.config.train.zero_stage == 3:
-        return build_engine(model, None, engine_config(model_section=run.config.model, train=run.config.train))
-    return LogprobModule(model.to(distributed.device()))
+        opened = build_engine(model, None, engine_config(model_section=run.config.model, train=run.config.train))
+    else:
+        opened = LogprobModule(model.to(distributed.device()))
+    opened.reads_pixels = other_eyes
+    return opened
 
 
 def _write_whole(run: Runtime, folder: Path, weights: dict[str, torch.Tensor] | None) -> None:

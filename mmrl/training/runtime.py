@@ -41,7 +41,8 @@ class Runtime:
     policy: the trained model. value_head: what is trained beside it where the algorithm needs values. trainer: the
     DeepSpeed engine around both, whose forward pass is `token_logprobs`. is_engine_stale: whether the rollout engine
     has yet to get the policy's present weights. background: one thread, in which completions may be sampled during
-    training. warnings: what the console has yet to say.
+    training. warnings: what the console has yet to say. beside: engines of further models that the stage under way
+    trains, by name. continues: the checkpoint, of the middle of a stage, that the run goes on from, until it does.
     """
 
     config: RunConfig
@@ -65,6 +66,8 @@ class Runtime:
     warnings: list[str] = field(default_factory=list)
     background: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "sampling", use_device))
     skips_shared: int = 0
+    beside: dict[str, Any] = field(default_factory=dict)
+    continues: Path | None = None
 
     def prepare(self, samples: Sequence[Sample], data: DataSection) -> list[Prepared]:
         """Media from the cache, prompts rendered, answers in the model's space. Skipped samples are missing."""

@@ -67,6 +67,8 @@ def small(path: Path, folder: Path) -> RunConfig:
         if number == 0 or part["reward"] in UNREACHABLE or {"endpoint", "encoder"} & part["options"].keys():
             part |= {"reward": f"{folder / 'reward.py'}:score", "options": {}, "name": part["name"] or part["reward"]}
     own.append(f"rewards.tasks.{TASK}={json.dumps(parts)}")
+    if "prime" in shipped.algorithm.plugin_options:
+        own.append(f"algorithm.plugin_options.prime.model={tiny_model_dir('qwen2_5_vl')}")
     if shipped.algorithm.overlong_buffer:
         own.append("algorithm.overlong_buffer=4")
     return load_config(path, [*own, *SMALL, *WRITTEN.get(path.stem, ())])

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmrl.algorithms.bands import Bands, distinct, shares_of
-from mmrl.algorithms.pass_rates import PassRates
+from mmrl.algorithms.bands import distinct, shares_of
+from mmrl.algorithms.followed_bands import FollowedBands
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import PositiveFloat, Probability
 from mmrl.data.pool import Pool
@@ -53,54 +53,45 @@ class Plugin:
     ) -> None:
         if list(edges) != sorted(set(edges)) or not all(0 < edge < 1 for edge in edges):
             raise ConfigError(f"difficulty_bands: edges rise and lie between 0 and 1; they are {list(edges)}")
-        self._column, self._live, self._unrated, self._threshold = column, live, unrated, threshold
-        self._edges, self._begin, self._end, self._width = edges, begin, end, width
+        self._column, self._live, self._unrated = column, live, unrated
+        self._begin, self._end, self._width = begin, end, width
         ends = [0.0, *edges, 1.0]
         self._centres = [(low + high) / 2 for low, high in itertools.pairwise(ends)]
-        self._pool: Pool | None = None
-        self._state: dict[str, Any] = {}
+        self._rows = FollowedBands(
+            count=len(self._centres),
+            band_R=lambda rate_R: np.searchsorted(edges, rate_R, side="right"),
+            first_R=self._first,
+            threshold=threshold,
+        )
 
     def draw(self, pool: Pool, count: int, chance: random.Random) -> list[int]:
         if self._width is None:
             return pool.own_order(count)
-        if self._pool is not pool:
-            self._open(pool)
+        bands = self._rows.of(pool)
         target = self._begin + (self._end - self._begin) * pool.progress
-        odds = shares_of(self._weights(target, self._width), self._bands.sizes)
+        odds = shares_of(self._weights(target, self._width), bands.sizes)
         numbers = range(len(odds))
-        return distinct(lambda: self._bands.draw(chance.choices(numbers, odds)[0], chance), count)
+        return distinct(lambda: bands.draw(chance.choices(numbers, odds)[0], chance), count)
 
     def keep(self, batch: RolloutBatch, rewards_N: torch.Tensor) -> torch.Tensor:
         """Keeps all: it is where every completion is seen."""
-        if self._pool is not None and self._live:
-            self._rates.observe(batch, self._pool)
+        if self._live:
+            self._rows.observe(batch)
         return torch.ones(len(batch), dtype=torch.bool)
 
     def on_step_end(self, batch: RolloutBatch, rewards_N: torch.Tensor, metrics: dict[str, float]) -> None:
-        if self._pool is None:
-            return
-        for row in self._rates.take():
-            self._bands.move(row, int(np.searchsorted(self._edges, self._rates.rate_R[row], side="right")))
-        for number, size in enumerate(self._bands.sizes):
+        for number, size in enumerate(self._rows.follow()):
             metrics[f"difficulty_bands/rows/{number}"] = float(size)
 
     def state_dict(self) -> dict[str, Any]:
-        if self._pool is None:
-            return self._state
-        return {"bands": self._bands.state_dict(), **self._rates.state_dict()}
+        return self._rows.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._state, self._pool = state, None
+        self._rows.load_state_dict(state)
 
     def _weights(self, target: float, width: float) -> list[float]:
         return [math.exp(-((centre - target) ** 2) / (2 * width**2)) for centre in self._centres]
 
-    def _open(self, pool: Pool) -> None:
+    def _first(self, pool: Pool) -> np.ndarray:
         rate_R = np.full(len(pool), np.nan) if self._column is None else pool.column(self._column)
-        rate_R = np.nan_to_num(rate_R, nan=self._unrated)
-        self._rates = PassRates(rate_R, follow=0.5, threshold=self._threshold)
-        band_R = np.searchsorted(self._edges, self._rates.rate_R, side="right")
-        self._bands, self._pool = Bands(band_R, count=len(self._centres)), pool
-        if self._state:
-            self._bands.load_state_dict(self._state["bands"])
-            self._rates.load_state_dict(self._state)
+        return np.nan_to_num(rate_R, nan=self._unrated)

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmrl.algorithms.bands import NONE, Bands, distinct, shares_of
-from mmrl.algorithms.pass_rates import PassRates
+from mmrl.algorithms.bands import NONE, distinct, shares_of
+from mmrl.algorithms.followed_bands import FollowedBands
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import NonNegativeFloat, Probability
 from mmrl.data.pool import Pool
@@ -41,50 +41,38 @@ class Plugin:
         most: Probability = 1.0,
         threshold: float = 0.5,
     ) -> None:
-        self._share, self._least, self._most, self._threshold = share, least, most, threshold
+        self._share, self._least, self._most = share, least, most
         self._weights = [(1 - (level + 0.5) / LEVELS) ** power for level in range(LEVELS)]
-        self._pool: Pool | None = None
-        self._state: dict[str, Any] = {}
+        self._rows = FollowedBands(
+            count=LEVELS, band_R=self._levels, first_R=lambda pool: np.full(len(pool), np.nan), threshold=threshold
+        )
 
     def draw(self, pool: Pool, count: int, chance: random.Random) -> list[int]:
         if not self._share:
             return pool.own_order(count)
-        if self._pool is not pool:
-            self._open(pool)
-        sizes = self._bands.sizes
+        bands = self._rows.of(pool)
+        sizes = bands.sizes
         odds = [weight * size for weight, size in zip(shares_of(self._weights, sizes), sizes, strict=True)]
         wanted = min(round(self._share * count), sum(sizes)) if any(odds) else 0
         levels = range(LEVELS)
-        mined = distinct(lambda: self._bands.draw(chance.choices(levels, odds)[0], chance), wanted)
+        mined = distinct(lambda: bands.draw(chance.choices(levels, odds)[0], chance), wanted)
         return [*mined, *pool.own_order(count - wanted)]
 
     def keep(self, batch: RolloutBatch, rewards_N: torch.Tensor) -> torch.Tensor:
         """Keeps all: it is where every completion is seen."""
-        if self._pool is not None:
-            self._rates.observe(batch, self._pool)
+        self._rows.observe(batch)
         return torch.ones(len(batch), dtype=torch.bool)
 
     def on_step_end(self, batch: RolloutBatch, rewards_N: torch.Tensor, metrics: dict[str, float]) -> None:
-        if self._pool is None:
-            return
-        for row in self._rates.take():
-            self._bands.move(row, self._level(float(self._rates.rate_R[row])))
-        metrics["hard_mining/rows"] = float(sum(self._bands.sizes))
+        if sizes := self._rows.follow():
+            metrics["hard_mining/rows"] = float(sum(sizes))
 
     def state_dict(self) -> dict[str, Any]:
-        if self._pool is None:
-            return self._state
-        return {"bands": self._bands.state_dict(), **self._rates.state_dict()}
+        return self._rows.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._state, self._pool = state, None
+        self._rows.load_state_dict(state)
 
-    def _level(self, rate: float) -> int:
-        return min(int(rate * LEVELS), LEVELS - 1) if self._least <= rate < self._most else NONE
-
-    def _open(self, pool: Pool) -> None:
-        self._rates = PassRates(np.full(len(pool), np.nan), follow=0.5, threshold=self._threshold)
-        self._bands, self._pool = Bands(np.full(len(pool), NONE), count=LEVELS), pool
-        if self._state:
-            self._bands.load_state_dict(self._state["bands"])
-            self._rates.load_state_dict(self._state)
+    def _levels(self, rate_R: np.ndarray) -> np.ndarray:
+        level_R = np.minimum(np.nan_to_num(rate_R) * LEVELS, LEVELS - 1).astype(np.int64)
+        return np.where((rate_R >= self._least) & (rate_R < self._most), level_R, NONE)

@@ -5,6 +5,7 @@ advantages other than 0 from it, CONSTANT_GROUP (a sentence saying which).
 """
 
 import json
+import random
 from dataclasses import replace
 
 import pytest
@@ -21,8 +22,10 @@ from makers.method_steps import (
     policy_for,
     run_step,
 )
+from makers.rows import read, text_rows, write_jsonl
 
 from mmrl.algorithms.hooks import load_plugin
+from mmrl.data.pool import Pool
 from mmrl.plugins import shipped_names
 
 NAMES = shipped_names("algorithms")
@@ -51,7 +54,7 @@ def test_the_file_says_what_is_neutral_and_what_a_constant_group_gives(name):
 
 
 @pytest.mark.parametrize("name", NEUTRAL)
-def test_at_its_neutral_options_it_is_grpo(name):
+def test_at_its_neutral_options_it_is_grpo(name, tmp_path):
     neutral = algorithm_of(name, options=module_of(name).NEUTRAL)
     base = algorithm_of(aggregation=neutral.settings.aggregation)
     for seed in (0, 1):
@@ -60,6 +63,9 @@ def test_at_its_neutral_options_it_is_grpo(name):
     names, generator = [f"d/{n}" for n in range(5)], torch.Generator().manual_seed(0)
     assert neutral.sampler(names, generator).tolist() == [0, 1, 2, 3, 4]
     assert neutral.budget(names, 4).tolist() == [4] * 5
+    if neutral.draw is not None:
+        pool = Pool(read(write_jsonl(tmp_path / "rows.jsonl", text_rows(6))), lambda count: [5, 1, 4, 0, 3, 2][:count])
+        assert list(neutral.draw(pool, 4, random.Random(0))) == [5, 1, 4, 0]
 
     def generate(*args, **kwargs):
         raise AssertionError("nothing more is generated")

@@ -58,16 +58,16 @@ def test_a_row_moves_to_the_band_of_what_it_was_worth_of_late(tmp_path):
     used = plugin("difficulty_bands")
     loader = drawing(loader_of(tmp_path, RATES), used.hooks["draw"])
     sample = observed(loader, used, [0.0, 0.0, 0.0, 1.0])  # .5 * .5 + .5 * .25 = .375
-    bands = used.holder._bands
+    bands = used.holder._rows.bands
     assert bands.sizes == [0, 1, 19, 0] and bands.band_of(numbers([sample])[0]) == 1
-    assert used.holder._rates.rate_R[numbers([sample])[0]] == pytest.approx(0.375)
+    assert used.holder._rows._rates.rate_R[numbers([sample])[0]] == pytest.approx(0.375)
 
 
 def test_stored_rates_stay_without_live(tmp_path):
     used = plugin("difficulty_bands", column="pass_rate", live=False)
     loader = drawing(loader_of(tmp_path, RATES), used.hooks["draw"])
     observed(loader, used, [0.0] * 4)
-    assert used.holder._bands.sizes == [5, 5, 5, 5]
+    assert used.holder._rows.bands.sizes == [5, 5, 5, 5]
 
 
 def test_neutral_is_the_order_of_the_loader(tmp_path):

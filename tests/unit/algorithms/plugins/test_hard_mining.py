@@ -39,7 +39,7 @@ def test_solved_rows_and_with_least_hopeless_ones_are_not_mined(tmp_path):
     loader = drawing(loader_of(tmp_path, [None] * 10), used.hooks["draw"])
     rates = [0.0, 0.25, 1.0]
     trained(loader, used, lambda number: rates[number % 3])
-    assert used.holder._bands.sizes[4] == sum(used.holder._bands.sizes) == 3
+    assert used.holder._rows.bands.sizes[4] == sum(used.holder._rows.bands.sizes) == 3
     assert {n % 3 for n in numbers(loader.next(3))} == {1}
 
 
