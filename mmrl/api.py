@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mmrl.config.schema import RunConfig
 
 MediaChoice = Literal["all", "sample", "none"]
+CacheLevel = Literal["pixels", "features"]
 
 
 def load(config: str | Path | RunConfig, *overrides: str) -> RunConfig:
@@ -43,24 +44,32 @@ def train(config: str | Path | RunConfig, *overrides: str, resume: bool = False,
 
 
 def preprocess(
-    config: str | Path | RunConfig, *overrides: str, rehash: bool = False, workers: int | None = None
+    config: str | Path | RunConfig,
+    *overrides: str,
+    rehash: bool = False,
+    workers: int | None = None,
+    level: CacheLevel | None = None,
 ) -> int:
     """`mmrl preprocess`: 0, or 1 when a medium could not be stored.
 
-    workers: at least 1; None: `data.decode_workers`.
+    workers: at least 1; None: `data.decode_workers`. level: None: features where `cache.level` says so, else pixels.
     """
     from mmrl.errors import ConfigError
 
     if workers is not None and workers < 1:
         raise ConfigError(f"workers is {workers}; give 1 or more, or None for data.decode_workers")
-    loaded = load(config, *overrides)
+    if level not in (None, *get_args(CacheLevel)):
+        raise ConfigError(f"level is {level!r}; known: {', '.join(get_args(CacheLevel))}")
+    # Asked for by the option as by the key: a model that trains its vision modules is refused.
+    loaded = load(config, *overrides, *(["cache.level=features"] if level == "features" else ()))
     from mmrl.config.checks import located
     from mmrl.config.run_checks import check_run
     from mmrl.data.preprocess.run import Options
     from mmrl.data.preprocess.run import preprocess as run
 
     check_run(located(loaded), training=False)
-    return run(loaded, Options(rehash=rehash, workers=workers))
+    chosen = level or ("features" if loaded.cache.level == "features" else "pixels")
+    return run(loaded, Options(rehash=rehash, workers=workers, level=chosen))
 
 
 def check(config: str | Path | RunConfig, *overrides: str, media: MediaChoice = "sample") -> int:

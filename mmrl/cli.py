@@ -80,17 +80,28 @@ def check(
     raise typer.Exit(api.check(config, *overrides or (), media=media))
 
 
-@app.command(epilog=example("mmrl preprocess my.yaml --workers 16"))
+@app.command(
+    epilog=example(
+        "mmrl preprocess my.yaml --workers 16",
+        "mmrl preprocess my.yaml --level features --model /models/Qwen2.5-VL-3B-Instruct",
+    )
+)
 def preprocess(
     config: Config,
     overrides: Overrides = None,
     rehash: Annotated[bool, typer.Option("--rehash", help="Hash every source file again.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Decoder processes; default: data.decode_workers.")] = None,
+    level: Annotated[
+        Literal["pixels", "features"] | None,
+        typer.Option(help="features: also what the model's frozen vision modules make of them; default: cache.level."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model instead of the configuration's model.path.")] = None,
 ) -> None:
-    """Store the pixels of all pictures and clips in the cache."""
+    """Store the pixels of all pictures and clips in the cache, or also their features."""
     from mmrl import api
 
-    raise typer.Exit(api.preprocess(config, *overrides or (), rehash=rehash, workers=workers))
+    changes = [*(overrides or ()), *([] if model is None else [f"model.path={model}"])]
+    raise typer.Exit(api.preprocess(config, *changes, rehash=rehash, workers=workers, level=level))
 
 
 @app.command(

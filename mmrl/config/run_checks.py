@@ -10,6 +10,7 @@ import inspect
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from mmrl.config.checks import SCORED_KINDS, Located, Problems
 from mmrl.config.rollout_checks import check_engine_installed
@@ -170,6 +171,27 @@ def check_adapter_names(run: Located) -> Problems:
     for key in ("targets", "modules_to_save"):
         alone = lora.model_copy(update={"targets" if key == "modules_to_save" else "modules_to_save": ()})
         yield from _raised(run, f"model.lora.{key}", lambda lora=alone: check_names(model, lora, family=family))
+    yield from _vision_adapters(run, model, family)
+
+
+def _vision_adapters(run: Located, model: Any, family: Any) -> Problems:
+    """Names of layers may mean some of the vision modules too, which features must not."""
+    from mmrl.models.features import VISION_GROUPS
+    from mmrl.models.freeze import module_group
+    from mmrl.models.lora import target_layers
+
+    lora = run.config.model.lora
+    if run.config.cache.level != "features" or lora is None:
+        return
+    try:
+        layers = target_layers(model, lora.targets, family=family)
+    except ConfigError:  # it has been said
+        return
+    found = [layer for layer in layers if module_group(f"{layer}.weight", family) in VISION_GROUPS]
+    if found:
+        fact = f"'cache.level' is features but 'model.lora.targets' mean {len(found)} layers between pixels and"
+        remedy = "name the group language_model instead, or set 'cache.level' to auto or pixels"
+        yield run.at("model.lora.targets", f"{fact} language model ({found[0]}, ...); {remedy}")
 
 
 def check_logins(run: Located) -> Problems:

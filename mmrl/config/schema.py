@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 # Every section can be imported from here; some are only used inside others.
+from mmrl.config.cache_section import CacheSection
 from mmrl.config.data_sections import (  # noqa: F401
     CardSection,
     DataSection,
@@ -86,16 +87,6 @@ class ModelSection(Section):
         default=None, description="space the model writes boxes and points in; null: the family's"
     )
     time_space: str | None = Field(default=None, description="space the model writes times in; null: the family's")
-
-
-class CacheSection(Section):
-    dir: str = Field(default=".mmrl_cache", description="cache folder, relative to the current directory")
-    on_miss: Literal["build", "error"] = Field(
-        default="build", description="a medium without entry: open and store it, or stop"
-    )
-    verify: Literal["first", "always", "never"] = Field(
-        default="first", description="when checksums are compared: on the first open of an entry, on each, or never"
-    )
 
 
 class ValueSection(Section):

@@ -40,6 +40,8 @@ def derive(
         entry,
         key=hashlib.sha256(f"derived {entry.key} {how!r} {list(kept)} {content}".encode()).hexdigest(),
         frames_F3HW=frames_F3HW,
+        features=None,
+        reopen=None,
         grid_thw=grid_thw,
         num_tokens=geometry.count_tokens(entry.kind, grid_thw, entry.source_size),
         timestamps_s=_pick(entry.timestamps_s, kept),

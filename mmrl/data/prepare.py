@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from mmrl.config.schema import BudgetClass, DataSection, RunConfig
 from mmrl.data.budgets_of import dataset_section, resolve_budget
-from mmrl.data.cache import Opener, PixelCache
+from mmrl.data.cache import Opener
+from mmrl.data.feature_cache import MediaCache
 from mmrl.data.opening import OpenJob
 from mmrl.data.render import check_length, fitting_max_pixels, render
 from mmrl.data.rendered import MediaEntry, RenderedPrompt
@@ -41,7 +42,7 @@ class Preparer:
     geometry_kind: task -> what its answer is (box, point, time), or None for answers that are no place.
     """
 
-    cache: PixelCache
+    cache: MediaCache
     opener: Opener
     processor: FamilyProcessor
     config: RunConfig

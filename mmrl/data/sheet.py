@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from mmrl.data.rendered import MediaEntry
+from mmrl.data.rendered import MediaEntry, with_pixels
 from mmrl.data.sample import GeometryKind
 from mmrl.scoring.geometry import convert_box, convert_point, convert_time
 
@@ -47,7 +47,8 @@ def mark_of(
 def contact_sheet(media: Sequence[MediaEntry], marks: Sequence[Mark] = ()) -> Image.Image:
     """All frames of all media, one block of rows each, on one picture. There must be a medium."""
     blocks = [
-        _block(number, entry, [mark for mark in marks if mark.medium == number]) for number, entry in enumerate(media)
+        _block(number, with_pixels(entry), [mark for mark in marks if mark.medium == number])
+        for number, entry in enumerate(media)
     ]
     width = max(picture.width for picture in blocks)
     sheet = Image.new("RGB", (width, sum(picture.height for picture in blocks)), BACKGROUND)

@@ -63,6 +63,8 @@ class VisionGeometry(ABC):
 
     resample: ClassVar[Resample] = "bicubic"
     reads_clips: ClassVar[bool] = True
+    # Whether vLLM takes what the vision modules make of a medium in the place of its pixels: see `engine_features`.
+    engine_takes_features: ClassVar[bool] = False
     # Whether coordinates in the pixels that the model sees have a meaning: not where a picture is seen in tiles.
     has_model_pixels: ClassVar[bool] = False
 
@@ -104,6 +106,10 @@ class VisionGeometry(ABC):
     @abstractmethod
     def engine_inputs(self, entry: MediaEntry) -> dict[str, torch.Tensor]:
         """The tensors of one medium under the names of the family's processor, which vLLM takes."""
+
+    def engine_features(self, entry: MediaEntry) -> dict[str, torch.Tensor]:
+        """The features of an entry under the names that vLLM has for them, for families whose features it takes."""
+        raise NotImplementedError(self.family)
 
     @abstractmethod
     def processor_settings(self, kind: MediaKind, budget: BudgetClass) -> dict[str, Any]:

@@ -14,12 +14,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from mmrl.config.schema import VideoSection
-from mmrl.data.cache import PixelCache
-from mmrl.data.cache import Request as CacheRequest
 from mmrl.data.decoder import MediaOpener
+from mmrl.data.feature_cache import MediaCache
 from mmrl.data.opening import OpenJob
 from mmrl.data.prepare import Prepared, Preparer
 from mmrl.data.rendered import MediaEntry
@@ -68,7 +67,7 @@ class Openers:
         for opener in self._openers:
             opener.close()
 
-    def find(self, job: OpenJob, cache: PixelCache) -> Found | Future[Found]:
+    def find(self, job: OpenJob, cache: MediaCache) -> Found | Future[Found]:
         """A medium that is in the cache or has no file, or the promise of one that is being opened. One thread asks."""
         try:
             request = cache.request(job, self.video)
@@ -85,7 +84,7 @@ class Openers:
         self._opening[request.key] = self._threads.submit(self._open, request, cache)
         return self._opening[request.key]
 
-    def _open(self, request: CacheRequest, cache: PixelCache) -> Found:
+    def _open(self, request: Any, cache: MediaCache) -> Found:
         if not hasattr(self._own, "opener"):
             self._own.opener = MediaOpener(self.video, workers=1)
             self._openers.append(self._own.opener)

@@ -9,7 +9,6 @@ Shape letters: N patches, K vision tokens, D hidden size of the language model.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,29 +16,25 @@ import torch
 
 from mmrl.config.section import BudgetClass
 from mmrl.data.budget import plan_image, plan_video
-from mmrl.data.rendered import MediaEntry
+from mmrl.data.rendered import MediaEntry, MediumFeatures
 from mmrl.data.sample import MediaKind
 from mmrl.models.families import FamilyProcessor
 
 
-@dataclass(frozen=True, slots=True)
-class MediumFeatures:
-    """What enters the language model for one medium, one row per vision token.
-
-    tokens_KD: the tower's output. deepstack: outputs of inner layers that Qwen3-VL adds to the first decoder layers.
-    """
-
-    kind: MediaKind
-    tokens_KD: torch.Tensor
-    deepstack: tuple[torch.Tensor, ...]
-
-
 def encode_media(model: Any, media: Sequence[MediaEntry], processor: FamilyProcessor) -> list[MediumFeatures]:
-    """Features of every entry, in order. All images go through the tower together, and so do all clips."""
-    features: dict[int, MediumFeatures] = {}
+    """Features of every entry, in order, on the model's device: those that the cache has, others by the tower.
+
+    All images that the tower sees go through it together, and so do all clips.
+    """
+    head = model.lm_head.weight
+    features: dict[int, MediumFeatures] = {
+        index: _placed(entry.features, device=head.device, dtype=head.dtype)
+        for index, entry in enumerate(media)
+        if entry.features is not None
+    }
     kinds: tuple[MediaKind, ...] = ("image", "video")
     for kind in kinds:
-        indices = [index for index, entry in enumerate(media) if entry.kind == kind]
+        indices = [index for index, entry in enumerate(media) if entry.kind == kind and index not in features]
         if indices:
             encoded = _encode_kind(model, kind, [media[index] for index in indices], processor)
             features.update(zip(indices, encoded, strict=True))
@@ -88,6 +83,11 @@ def idle_term(features: Sequence[MediumFeatures], order: Sequence[tuple[int, int
     if not idle:
         return None
     return torch.stack([level.sum() * 0.0 for medium in idle for level in (medium.tokens_KD, *medium.deepstack)]).sum()
+
+
+def _placed(features: MediumFeatures, *, device: torch.device, dtype: torch.dtype) -> MediumFeatures:
+    tokens_KD, *deepstack = (t.to(device, dtype) for t in (features.tokens_KD, *features.deepstack))
+    return MediumFeatures(features.kind, tokens_KD, tuple(deepstack))
 
 
 def _encode_kind(

@@ -67,6 +67,7 @@ class QwenGeometry(VisionGeometry):
     default_total_pixels: int
 
     has_model_pixels: ClassVar[bool] = True
+    engine_takes_features: ClassVar[bool] = True
 
     @classmethod
     def read(
@@ -191,15 +192,27 @@ class QwenGeometry(VisionGeometry):
         }
 
     def engine_inputs(self, entry: MediaEntry) -> dict[str, torch.Tensor]:
+        return self.tower_inputs([entry]) | self._clip_seconds(entry)
+
+    def engine_features(self, entry: MediaEntry) -> dict[str, torch.Tensor]:
+        """Tokens with their deepstack levels beside them: (K, D * levels)."""
+        import torch
+
+        assert entry.features is not None
+        levels = (entry.features.tokens_KD, *entry.features.deepstack)
+        tensors = {
+            f"{entry.kind}_embeds": torch.cat(levels, dim=-1),
+            f"{entry.kind}_grid_thw": torch.tensor([entry.grid_thw]),
+        }
+        return tensors | self._clip_seconds(entry)
+
+    def _clip_seconds(self, entry: MediaEntry) -> dict[str, torch.Tensor]:
         import torch
 
         from mmrl.data.positions import seconds_per_patch
 
-        tensors = self.tower_inputs([entry])
         seconds = seconds_per_patch(entry, self) if entry.kind == "video" else None
-        if seconds is not None:
-            tensors["second_per_grid_ts"] = torch.tensor([seconds], dtype=torch.float64)
-        return tensors
+        return {} if seconds is None else {"second_per_grid_ts": torch.tensor([seconds], dtype=torch.float64)}
 
     def encoder_output(self, kind: MediaKind, features: Sequence[torch.Tensor]) -> Any:
         """One tensor per run."""

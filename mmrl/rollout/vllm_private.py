@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from mmrl.data.rendered import MediaEntry
+from mmrl.data.rendered import MediaEntry, with_pixels
 from mmrl.data.vision import VisionGeometry
 from mmrl.errors import EngineError
 from mmrl.models.families import FAMILIES
@@ -81,10 +81,15 @@ class VllmCore:
         self._packed = options.cpu_packing
 
     def medium(self, entry: MediaEntry, geometry: VisionGeometry) -> Any:
-        """One medium as vLLM's vision tower takes it: normalised fp32 pixels, with what the family says of them."""
+        """One medium as vLLM takes it: what its own vision tower would make of it, where the entry has that and vLLM
+        knows the family's; else normalised fp32 pixels. With what the family says of either.
+        """
         from transformers import BatchFeature
 
-        features = BatchFeature(geometry.engine_inputs(entry))
+        if entry.features is not None and geometry.engine_takes_features:
+            features = BatchFeature(geometry.engine_features(entry))
+        else:
+            features = BatchFeature(geometry.engine_inputs(with_pixels(entry)))
         items = vllm_module("vllm.multimodal.inputs").MultiModalKwargsItems
         [[item]] = items.from_hf_inputs(features, self._fields(features, {})).values()
         return item

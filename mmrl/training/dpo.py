@@ -20,6 +20,7 @@ from mmrl.data.preference import preference_pair
 from mmrl.data.prepare import Prepared
 from mmrl.models.packing import group_rows, separate_rows
 from mmrl.training import distributed
+from mmrl.training.feature_gap import feature_gap
 from mmrl.training.prompts import next_prompts, rank_share
 from mmrl.training.reference import open_reference
 from mmrl.training.runtime import Runtime
@@ -39,6 +40,7 @@ class DpoStage:
         prepared = next_prompts(self.run, self.section, self.loader, count=rank_share(self.section.prompts_per_step))
         replies = distributed.together(lambda: [ids for item in prepared for ids in self._reply_ids(item)])
         rows, shape = self._rows(prepared, replies), (len(replies), max(map(len, replies)))
+        gap = feature_gap(self.run, rows, self.settings, shape=shape)
         ref_NC = policy_NC = torch.zeros(shape)
         with self.run.watch.time("logprobs"):
             if self.reference is not None:
@@ -51,7 +53,7 @@ class DpoStage:
             stats = optimizer_step(self.run.trainer, rows, pairs.loss, **how)
         self.run.updated()
         [tokens] = distributed.sum_over_ranks([sum(map(len, replies))])
-        return {**stats, "tokens": tokens}
+        return {**stats, **gap, "tokens": tokens}
 
     def state_dict(self) -> dict[str, Any]:
         return {"loader": self.loader.state_dict()}

@@ -28,6 +28,7 @@ from mmrl.training import distributed
 from mmrl.training.agreement import GapMeter, gap_problem
 from mmrl.training.beside import Beside
 from mmrl.training.collect import Collector
+from mmrl.training.feature_gap import feature_gap
 from mmrl.training.reference import open_reference
 from mmrl.training.runtime import Runtime
 from mmrl.training.source import RolloutSource
@@ -52,11 +53,12 @@ class GrpoStage:
         self.source.begin(number + 1)
         rewards_N, prompts = collected.rewards_N, collected.prompts
         batch = self._add_logprobs(collected.batch, prompts, self.algorithm.needs)
+        gap = {} if self.run.feature_gap_known else self._feature_gap(batch, prompts)
         advantage_NC = self.algorithm.advantage(rewards_N, batch)
         batch = replace(batch, meta={**batch.meta, **self.algorithm.columns(rewards_N, advantage_NC, batch)})
         stats = [self._update(batch.select(rows), prompts) for rows in self._updates(batch, number=number)]
         self.run.updated()
-        metrics = {**collected.metrics, **mean_of(stats), **self._agreement(number)}
+        metrics = {**collected.metrics, **mean_of(stats), **self._agreement(number), **gap}
         metrics |= self.beside.learn(batch, lambda: self._rows(batch, prompts))
         self.algorithm.on_step_end(batch, rewards_N, metrics)
         return metrics
@@ -67,6 +69,10 @@ class GrpoStage:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.loader.load_state_dict(state["loader"])
         self.algorithm.load_state_dict(state["algorithm"])
+
+    def _feature_gap(self, batch: RolloutBatch, prompts: Mapping[str, RenderedPrompt]) -> dict[str, float]:
+        shape = (len(batch), batch.mask_NC.shape[1])
+        return feature_gap(self.run, self._rows(batch, prompts), self.settings, shape=shape)
 
     def _all_needs(self) -> frozenset[str]:
         return self.algorithm.needs | self.algorithm.needs_early

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from mmrl.config.schema import DataSection, RunConfig, StageSection, VideoSection
-from mmrl.data.cache import PixelCache
 from mmrl.data.decoder import MediaOpener
+from mmrl.data.feature_cache import MediaCache
 from mmrl.data.prepare import Prepared, Preparer
 from mmrl.data.sample import GeometryKind, Sample
 from mmrl.data.skipped import SkippedLog
@@ -27,6 +27,7 @@ from mmrl.rollout.types import Engine
 from mmrl.scoring.router import Router
 from mmrl.training import distributed
 from mmrl.training.ema import Ema
+from mmrl.training.media_cache import engine_note, open_cache
 from mmrl.training.metrics import JsonLines, Stopwatch
 from mmrl.training.schedule import build_optimizer
 from mmrl.training.step import LogprobSettings
@@ -41,8 +42,9 @@ class Runtime:
     policy: the trained model. value_head: what is trained beside it where the algorithm needs values. trainer: the
     DeepSpeed engine around both, whose forward pass is `token_logprobs`. is_engine_stale: whether the rollout engine
     has yet to get the policy's present weights. background: one thread, in which completions may be sampled during
-    training. warnings: what the console has yet to say. beside: engines of further models that the stage under way
-    trains, by name. continues: the checkpoint, of the middle of a stage, that the run goes on from, until it does.
+    training. feature_gap_known: whether cached features were compared with pixels. warnings: what the console has yet
+    to say. beside: engines of further models that the stage under way trains, by name. continues: the checkpoint, of
+    the middle of a stage, that the run goes on from, until it does.
     """
 
     config: RunConfig
@@ -53,7 +55,7 @@ class Runtime:
     optimizer: torch.optim.Optimizer
     rollout: Engine
     router: Router
-    cache: PixelCache
+    cache: MediaCache
     skipped: SkippedLog
     rollouts_log: JsonLines
     ema: Ema | None = None
@@ -66,6 +68,7 @@ class Runtime:
     warnings: list[str] = field(default_factory=list)
     background: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "sampling", use_device))
     skips_shared: int = 0
+    feature_gap_known: bool = False
     beside: dict[str, Any] = field(default_factory=dict)
     continues: Path | None = None
 
@@ -188,6 +191,7 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
     distributed.together(router.validate)
     section = config.model.model_copy(update={"path": str(model_path)})
     model, processor = distributed.together(lambda: load_policy(section))
+    cache = distributed.together(lambda: open_cache(config, model, processor))
     if distributed.is_main():
         write_trained_with(trained_with(config, processor, policy_version=0), folder)
     value_head = value_head_for(config, model)
@@ -206,12 +210,14 @@ def open_runtime(config: RunConfig, folder: Path, *, model_path: Path) -> Runtim
         value_head=value_head,
         ema=None if config.train.ema_decay is None else Ema(model, decay=config.train.ema_decay),
         router=router,
-        cache=PixelCache(Path(config.cache.dir), on_miss=config.cache.on_miss, verify=config.cache.verify),
+        cache=cache,
         skipped=SkippedLog(
             folder / "skipped.jsonl" if distributed.is_main() else None, max_fraction=config.data.max_skipped_fraction
         ),
         rollouts_log=JsonLines(folder / "rollouts.jsonl"),
     )
+    note = engine_note(config, cache, processor)
+    run.warnings.extend([] if note is None else [note])
     run.send_weights()  # weights that do not fit the engine end the run here
     run.rollout.sleep()
     return run

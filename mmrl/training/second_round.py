@@ -13,7 +13,7 @@ from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.schema import StageSection
 from mmrl.data.prepare import Prepared
 from mmrl.data.render import render
-from mmrl.data.rendered import MediaEntry
+from mmrl.data.rendered import MediaEntry, with_pixels
 from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError, did_you_mean
 from mmrl.training.columns import token_ends
@@ -77,7 +77,9 @@ class SecondRound:
         """
         item = self.prepared[gid]
         sample = extended(item.sample, name, text)
-        media = item.prompt.media if frames is None else [redrawn(entry, frames(entry)) for entry in item.prompt.media]
+        media = item.prompt.media
+        if frames is not None:
+            media = [redrawn(entry, frames(entry)) for entry in map(with_pixels, media)]
         prompt = render(sample, media, self.run.processor)
         limit = stage_data(self.run.config, self.section).max_prompt_tokens
         return Prepared(sample, prompt, item.halvings) if len(prompt.prompt_ids_T) <= limit else None
@@ -167,4 +169,4 @@ def redrawn(entry: MediaEntry, frames_F3HW: torch.Tensor) -> MediaEntry:
     """The medium with other pixels, and a key that is theirs."""
     assert frames_F3HW.shape == entry.frames_F3HW.shape and frames_F3HW.dtype == torch.uint8
     pixels = hashlib.blake2b(frames_F3HW.contiguous().numpy().tobytes(), digest_size=16).hexdigest()
-    return replace(entry, frames_F3HW=frames_F3HW, key=f"{entry.key}~{pixels}")
+    return replace(entry, frames_F3HW=frames_F3HW, key=f"{entry.key}~{pixels}", features=None, reopen=None)

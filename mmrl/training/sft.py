@@ -20,6 +20,7 @@ from mmrl.errors import DataError
 from mmrl.models.packing import group_row
 from mmrl.scoring.geometry import format_geometry
 from mmrl.training import distributed
+from mmrl.training.feature_gap import feature_gap
 from mmrl.training.prompts import next_prompts, rank_share
 from mmrl.training.runtime import Runtime
 from mmrl.training.step import Grids, optimizer_step
@@ -33,6 +34,7 @@ class SftStage:
 
     def __init__(self, run: Runtime, section: StageSection, loader: Loader) -> None:
         self.run, self.section, self.loader = run, section, loader
+        self.settings = run.logprob_settings(temperature=1.0)
 
     def step(self, number: int) -> dict[str, float]:
         del number  # the loader knows where it is; nothing here depends on the step
@@ -40,10 +42,12 @@ class SftStage:
         targets = distributed.together(lambda: [self._target_ids(item) for item in prepared])
         [global_tokens] = distributed.sum_over_ranks([sum(map(len, targets))])
         rows = [group_row(p.prompt, [t], [n]) for n, (p, t) in enumerate(zip(prepared, targets, strict=True))]
+        longest = max(map(len, targets))
+        gap = feature_gap(self.run, rows, self.settings, shape=(len(rows), longest))
         with self.run.watch.time("update"):
-            stats = self._update(rows, longest=max(map(len, targets)), global_tokens=global_tokens)
+            stats = self._update(rows, longest=longest, global_tokens=global_tokens)
         self.run.updated()
-        return {**stats, "tokens": global_tokens}
+        return {**stats, **gap, "tokens": global_tokens}
 
     def state_dict(self) -> dict[str, Any]:
         return {"loader": self.loader.state_dict()}
@@ -56,8 +60,7 @@ class SftStage:
             del sequences, extra  # cells off the target are 0, so the plain sum is the sum over target tokens
             return -policy_NC.sum() / global_tokens, {}
 
-        settings = self.run.logprob_settings(temperature=1.0)
-        return optimizer_step(self.run.trainer, rows, loss, settings=settings, num_tokens=longest)
+        return optimizer_step(self.run.trainer, rows, loss, settings=self.settings, num_tokens=longest)
 
     def _target_ids(self, item: Prepared) -> list[int]:
         """Token ids of the target and the end token; the text is never parsed for special tokens."""

@@ -21,6 +21,7 @@ from mmrl.algorithms.algorithm import Algorithm
 from mmrl.config.schema import StageSection
 from mmrl.data.loader import Loader
 from mmrl.data.prepare import Prepared
+from mmrl.data.rendered import with_pixels
 from mmrl.rollout.sampling import derive_seed
 from mmrl.rollout.types import Request
 from mmrl.training import distributed
@@ -150,8 +151,9 @@ class RolloutSource:
         assert self.algorithm.frames is not None
         media = []
         for entry in item.prompt.media:
-            frames_F3HW = self.algorithm.frames(item.sample, entry, progress)
-            media.append(entry if frames_F3HW is None else redrawn(entry, frames_F3HW))
+            pixels = with_pixels(entry)
+            frames_F3HW = self.algorithm.frames(item.sample, pixels, progress)
+            media.append(entry if frames_F3HW is None else redrawn(pixels, frames_F3HW))
         return replace(item, prompt=replace(item.prompt, media=tuple(media)))
 
     def _choose(self, prepared: Sequence[Prepared], *, seed: tuple[int, int]) -> list[Prepared]:

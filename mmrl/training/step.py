@@ -5,13 +5,14 @@ Shape letters: N sequences (completions), C completion tokens, L loss tokens of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from mmrl.algorithms.batch import MicroBatch, Row, Segment
+from mmrl.data.rendered import MediaEntry, with_pixels
 from mmrl.data.sample import MediaKind
 from mmrl.models.encode import idle_medium
 from mmrl.models.logprobs import LogprobResult
@@ -76,6 +77,7 @@ def optimizer_step(
     included; the statistics are summed over all of them.
     """
     totals: dict[str, float] = {}
+    rows = _readable(engine, rows)
     for micro, is_last in micro_batches(rows, settings, completes=bool(engine.zero_offload_optimizer())):
         engine.set_gradient_accumulation_boundary(is_last)
         result = settings.run(engine, micro, requests=requests)
@@ -105,14 +107,28 @@ def micro_batches(
     the gradients of those parameters only that have one in the last backward pass; the others' would be lost.
     """
     groups = plan_micro_batches(rows, settings.micro_batch_tokens)
-    plans = distributed.gather_objects([sorted({m.kind for row in group for m in row.media}) for group in groups])
+    plans = distributed.gather_objects(
+        [sorted(_tower_kinds(m for row in group for m in row.media)) for group in groups]
+    )
     count = max(map(len, plans))
     for index in range(count):
         micro = pack(groups[index] if index < len(groups) else [_EMPTY_ROW], settings.processor)
         first = 0 if completes and index == count - 1 else index
         kinds: set[MediaKind] = {kind for plan in plans for part in plan[first : index + 1] for kind in part}
-        idle = [idle_medium(kind, settings.processor) for kind in sorted(kinds - {m.kind for m in micro.media})]
+        idle = [idle_medium(kind, settings.processor) for kind in sorted(kinds - _tower_kinds(micro.media))]
         yield replace(micro, media=(*micro.media, *idle)), index == count - 1
+
+
+def _readable(model: Any, rows: Sequence[Row]) -> Sequence[Row]:
+    """The rows with pixels in the place of features, for a model whose vision modules are not those of the policy."""
+    if not getattr(model, "reads_pixels", False):
+        return rows
+    return [replace(row, media=tuple(map(with_pixels, row.media))) for row in rows]
+
+
+def _tower_kinds(media: Iterable[MediaEntry]) -> set[MediaKind]:
+    """The kinds of media for which the vision tower runs: those that come as pixels."""
+    return {medium.kind for medium in media if medium.features is None}
 
 
 _EMPTY_ROW = Row((Segment(torch.zeros(1, dtype=torch.long), torch.zeros(3, 1, dtype=torch.long)),), media=())
@@ -130,7 +146,7 @@ def logprob_pass(
     """Log-probs (N, C) of all sequences without gradient, and what is requested beside them; 0 off the tokens."""
     logprobs_NC = torch.zeros(shape)
     extra: Grids = {}
-    for micro, _ in micro_batches(rows, settings):
+    for micro, _ in micro_batches(_readable(model, rows), settings):
         result = settings.run(model, micro, requests=requests)
         place = (micro.sequence_L.cpu(), micro.token_L.cpu())
         logprobs_NC[place] = result.logprobs_L.float().cpu()

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from mmrl.data.rendered import MediaEntry, Placeholder, RenderedPrompt
+from mmrl.data.rendered import MediaEntry, Placeholder, RenderedPrompt, with_pixels
 from mmrl.data.sample import MediaKind
 from mmrl.errors import EngineError
 from mmrl.rollout.types import Completion, Group, Request, Sampling
@@ -109,7 +109,8 @@ def unpack(data: bytes) -> tuple[str, dict[str, torch.Tensor]]:
 def pack_request(request: Request, weights: WeightsId) -> bytes:
     """A request that wants to be answered with these weights, or with newer ones of the same trainer."""
     prompt = request.prompt
-    entries = {entry.key: entry for entry in prompt.media}
+    media = [with_pixels(entry) for entry in prompt.media]
+    entries = {entry.key: entry for entry in media}
     numbers = {key: number for number, key in enumerate(entries)}
     tensors = {"prompt_ids": prompt.prompt_ids_T, "position_ids": prompt.position_ids_3T}
     tensors |= {f"frames.{numbers[key]}": entry.frames_F3HW for key, entry in entries.items()}
@@ -126,7 +127,7 @@ def pack_request(request: Request, weights: WeightsId) -> bytes:
             "next_position": prompt.next_position,
             "placeholders": [asdict(run) for run in prompt.placeholders],
             "entries": [{name: getattr(entry, name) for name in _Entry.model_fields} for entry in entries.values()],
-            "shown": [numbers[entry.key] for entry in prompt.media],
+            "shown": [numbers[entry.key] for entry in media],
             "engine_ids": prompt.engine_ids,
         },
         "weights": asdict(weights),
