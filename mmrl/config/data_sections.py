@@ -255,3 +255,10 @@ class DataSection(Section):
         default=False, description="fetch media named by http(s) URLs, once, into the cache; false: such a row is bad"
     )
     decode_workers: NonNegativeInt = Field(default=0, description="decoder processes; 0: one per core")
+    prefetch: NonNegativeInt = Field(
+        default=1, description="batches whose media are opened while the present one is learnt from; 0: none"
+    )
+    pin_memory: bool | None = Field(
+        default=None,
+        description="pixels read ahead lie in pinned memory, which a GPU reads while it works; null: if there is one",
+    )

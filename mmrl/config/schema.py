@@ -276,7 +276,15 @@ class TrainSection(Section):
     )
     max_grad_norm: PositiveFloat = Field(default=1.0, description="gradients are clipped to this norm")
     micro_batch_tokens: PositiveInt = Field(
-        default=16384, description="padded tokens (rows x longest row) of one micro-batch"
+        default=16384, description="tokens of one micro-batch, padding (rows x longest row) where there is any included"
+    )
+    attention: Literal["auto", "parts", "flex", "sdpa"] = Field(
+        default="auto",
+        description="of packed rows; parts: pairs that see each other, on CPUs; flex: FlexAttention's blocks, on GPUs; "
+        "sdpa: a mask of tokens x tokens; auto: parts or flex",
+    )
+    padding_free: bool = Field(
+        default=True, description="rows of a micro-batch behind each other without padding, unless attention is sdpa"
     )
     shared_prefix: bool = Field(default=True, description="one row per group where the family can; else separate rows")
     logprob_chunk: PositiveInt = Field(default=256, description="positions whose full-vocabulary logits exist at once")

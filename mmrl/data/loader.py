@@ -113,6 +113,16 @@ class Loader:
         """The next n samples. Raises what reading a row raises (a file that changed underneath)."""
         return self._pool.read(self._pool.own_order(n) if self._draw_rows is None else self._chosen(n, self._draw_rows))
 
+    def peek(self, n: int) -> list[Sample]:
+        """The n samples that come next, which stay to be drawn; none where a hook draws them, as it sees fit then."""
+        if self._draw_rows is not None:
+            return []
+        taken = list(self._taken)
+        try:
+            return self._pool.read(self._pool.own_order(n))
+        finally:
+            self._taken = taken
+
     def state_dict(self) -> dict[str, Any]:
         """JSON-able: the seed, and samples taken and rows of each set (epoch = taken // rows)."""
         names = ["+".join(part.names) for part in self._sets]

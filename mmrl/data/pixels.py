@@ -24,14 +24,28 @@ def pixel_values(entry: MediaEntry, geometry: VisionGeometry) -> torch.Tensor:
 def normalise(frames_F3HW: torch.Tensor, geometry: VisionGeometry) -> torch.Tensor:
     """(x * rescale - mean) / std per channel in fp32, as (x - mean / rescale) / (std / rescale).
 
-    The processor folds the rescale into mean and std in this order; any other order differs in the last bit.
+    The processor folds the rescale into mean and std in this order; any other order differs in the last bit. On a CPU
+    it is kept; elsewhere one fused step is enough (`normalise_fused`).
     """
+    if frames_F3HW.device.type != "cpu":
+        return normalise_fused(frames_F3HW, geometry)
     inverse = 1.0 / geometry.rescale_factor
     mean, std = (
         (torch.tensor(values, device=frames_F3HW.device) * inverse).view(3, 1, 1)
         for values in (geometry.image_mean, geometry.image_std)
     )
     return frames_F3HW.to(torch.float32).sub(mean).div_(std)
+
+
+def normalise_fused(frames_F3HW: torch.Tensor, geometry: VisionGeometry) -> torch.Tensor:
+    """x * scale + bias in fp32, in one pass that reads uint8; within 3e-7 of the processor's values.
+
+    With its folded m = mean / rescale and s = std / rescale, which are float32: scale = 1 / s, bias = -m / s.
+    """
+    device, inverse = frames_F3HW.device, 1.0 / geometry.rescale_factor
+    mean, std = ((torch.tensor(v) * inverse).double().view(3, 1, 1) for v in (geometry.image_mean, geometry.image_std))
+    scale, bias = (1 / std).float(), (-mean / std).float()
+    return torch.addcmul(bias.to(device), frames_F3HW, scale.to(device))
 
 
 def patchify(frames_F3HW: torch.Tensor, geometry: QwenGeometry) -> torch.Tensor:

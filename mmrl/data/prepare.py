@@ -40,6 +40,7 @@ class Preparer:
     """Everything that preparing samples needs; `data` holds the policies and the dataset's own budgets.
 
     geometry_kind: task -> what its answer is (box, point, time), or None for answers that are no place.
+    ready: a sample's media where they were opened ahead, else None.
     """
 
     cache: MediaCache
@@ -49,6 +50,7 @@ class Preparer:
     data: DataSection
     skipped: SkippedLog
     geometry_kind: Callable[[str], GeometryKind | None]
+    ready: Callable[[Sample], list[MediaEntry | MediaError] | None] = lambda sample: None
 
     def prepare(self, samples: Sequence[Sample]) -> list[Prepared]:
         """The samples that can be used, in order. The others are in the skipped log with their reason.
@@ -67,10 +69,13 @@ class Preparer:
 
     def _fetch(self, samples: Sequence[Sample]) -> list[list[MediaEntry | MediaError]]:
         """The media of each sample, all of them asked for together so that misses are opened in parallel."""
-        jobs = [job for sample in samples for job in self.jobs(sample)]
+        ready = [self.ready(sample) for sample in samples]
+        pairs = zip(samples, ready, strict=True)
+        jobs = [job for sample, media in pairs if media is None for job in self.jobs(sample)]
         found = dict(self.cache.get_many(jobs, self.opener))
         results = iter(found[number] for number in range(len(jobs)))
-        return [[next(results) for _ in sample.media] for sample in samples]
+        pairs = zip(samples, ready, strict=True)
+        return [[next(results) for _ in sample.media] if media is None else media for sample, media in pairs]
 
     def _budget(self, sample: Sample, ref: MediaRef) -> BudgetClass:
         return resolve_budget(self.config, dataset_section(self.data, sample.dataset), sample, ref)

@@ -23,6 +23,7 @@ from torch.nn.attention.flex_attention import BlockMask
 
 from mmrl.algorithms.batch import Attention
 from mmrl.algorithms.tree import Forest
+from mmrl.errors import ConfigError
 from mmrl.models.tree_attention import TreePlan, Window, tree_attention
 
 
@@ -38,13 +39,21 @@ class TreeMask(BlockMask):
         return forest.rows, 1, forest.length, forest.length
 
 
-def resolved(attention: Attention, model: Any, device: torch.device) -> Literal["parts", "flex", "sdpa"]:
-    """The way that `auto` stands for. `sdpa` for a model of transformers' eager attention, which reads dense masks."""
-    if model.config.get_text_config()._attn_implementation != "sdpa":
+def attention_way(attention: Attention, model: Any, device: torch.device) -> Literal["parts", "flex", "sdpa"]:
+    """The way that `auto` stands for. `sdpa` for a model of transformers' eager attention, which reads dense masks.
+
+    Raises ConfigError for a way that the device has not, where gradients are wanted.
+    """
+    text = model.config.get_text_config()
+    if text._attn_implementation != "sdpa" or getattr(text, "attention_dropout", 0.0):
         return "sdpa"
-    if attention != "auto":
-        return attention
-    return "parts" if device.type == "cpu" else "flex"
+    own = "parts" if device.type == "cpu" else "flex"
+    if attention == "auto":
+        return own
+    if attention not in (own, "sdpa") and torch.is_grad_enabled():
+        reason = "parts are for CPUs" if attention == "parts" else "FlexAttention has no backward pass on a CPU"
+        raise ConfigError(f"train.attention is {attention}, but {reason}; use auto, {own} or sdpa")
+    return attention
 
 
 def mask_of(

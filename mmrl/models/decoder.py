@@ -14,7 +14,7 @@ import torch
 
 from mmrl.algorithms.batch import Attention
 from mmrl.algorithms.tree import Forest
-from mmrl.models.attention import mask_of, resolved
+from mmrl.models.attention import attention_way, mask_of
 from mmrl.models.families import FAMILIES
 from mmrl.models.tree_attention import Window
 
@@ -63,7 +63,7 @@ def _masks(model: Any, inputs: DecoderInputs, *, windowed: bool) -> Any:
     if forest is not None and forest.is_causal and not windowed:
         return None
     if forest is not None:
-        way = resolved(inputs.attention, model, device)
+        way = attention_way(inputs.attention, model, device)
         if way != "sdpa" and not windowed:
             return mask_of(forest, way, device=device)
         if way != "sdpa":

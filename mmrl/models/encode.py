@@ -9,6 +9,7 @@ Shape letters: N patches, K vision tokens, D hidden size of the language model.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,7 @@ def _encode_kind(
 ) -> list[MediumFeatures]:
     base = model.model
     device = next(base.parameters()).device
+    entries = [_on_device(entry, device) for entry in entries]
     inputs = {name: tensor.to(device) for name, tensor in processor.geometry.tower_inputs(entries).items()}
     name = processor.family.clip_tokens if kind == "video" else kind
     encode = base.get_image_features if name == "image" else base.get_video_features
@@ -104,6 +106,16 @@ def _encode_kind(
         MediumFeatures(kind, tokens_KD, tuple(level[i] for level in levels))
         for i, tokens_KD in enumerate(processor.geometry.per_medium(output.pooler_output, entries))
     ]
+
+
+def _on_device(entry: MediaEntry, device: torch.device) -> MediaEntry:
+    """The entry with its frames where the tower is: uint8 travels, normalised and cut into patches it is 4 times that
+    and more. From pinned memory it travels while the device computes.
+    """
+    frames_F3HW = entry.frames_F3HW
+    if frames_F3HW.device == device:
+        return entry
+    return replace(entry, frames_F3HW=frames_F3HW.to(device, non_blocking=frames_F3HW.is_pinned()))
 
 
 _Run = tuple[MediumFeatures, slice]

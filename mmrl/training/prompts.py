@@ -8,6 +8,7 @@ from functools import partial
 from mmrl.config.schema import RunConfig, StageSection
 from mmrl.data.loader import Loader
 from mmrl.data.prepare import Prepared
+from mmrl.data.sample import Sample
 from mmrl.errors import ConfigError, TooManySkippedError
 from mmrl.training import distributed
 from mmrl.training.runtime import Runtime, stage_data
@@ -44,16 +45,24 @@ def next_prompts(run: Runtime, section: StageSection, loader: Loader, *, count: 
     ranks, what preparing raises, and TooManySkippedError when a whole epoch is not enough.
     """
     prepared: list[Prepared] = []
-    drawn, limit = 0, len(loader) + sum(distributed.gather_objects(count))
-    while any(needs := distributed.gather_objects(count - len(prepared))):
-        if drawn > limit:
-            distributed.on_main(partial(_give_up, section, usable=limit - len(loader) - sum(needs)))
-        rows = loader.next(sum(needs))
-        drawn += len(rows)
-        mine = [row for row, owner in zip(rows, deal(needs), strict=True) if owner == distributed.rank()]
-        prepared += distributed.together(partial(run.prepare, mine, stage_data(run.config, section)))
-        run.share_skipped()
+    data, drawn, counts = stage_data(run.config, section), 0, distributed.gather_objects(count)
+    limit = len(loader) + sum(counts)
+    with run.watch.time("data"):
+        while any(needs := distributed.gather_objects(count - len(prepared))):
+            if drawn > limit:
+                distributed.on_main(partial(_give_up, section, usable=limit - len(loader) - sum(needs)))
+            rows = loader.next(sum(needs))
+            drawn += len(rows)
+            prepared += distributed.together(partial(run.prepare, _mine(rows, needs), data))
+            run.share_skipped()
+    ahead = [_mine(loader.peek(sum(counts) * number)[-sum(counts) :], counts) for number in range(1, data.prefetch + 1)]
+    run.read_ahead([row for batch in ahead for row in batch], data)
     return prepared
+
+
+def _mine(rows: Sequence[Sample], needs: Sequence[int]) -> list[Sample]:
+    """Those of the rows, dealt out in turn, that fall to this rank."""
+    return [row for row, owner in zip(rows, deal(needs), strict=False) if owner == distributed.rank()]
 
 
 def _give_up(section: StageSection, *, usable: int) -> None:

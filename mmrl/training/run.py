@@ -74,7 +74,7 @@ def _train(config: RunConfig, *, resume: bool, overwrite: bool) -> int:
         val = [val_rows(s, r) for s, r in zip(config.stages, rows, strict=True)]
         journal = Journal(run, checkpoint=checkpoint, val=val, benchmarks=benchmarks)
         run.skipped.add(skipped)
-        journal.console.opening(changes, notes, hook_order(config))
+        journal.console.opening(changes, [run.attention_note, *notes], hook_order(config))
         with stop_on_sigterm() as stop, journal.told_of_ctrl_c():
             for index in range(journal.position.stage, len(config.stages)):
                 if not run_stage(run, journal, index, rows, stop):

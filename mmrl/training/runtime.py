@@ -15,8 +15,10 @@ from mmrl.config.schema import DataSection, RunConfig, StageSection, VideoSectio
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.feature_cache import MediaCache
 from mmrl.data.prepare import Prepared, Preparer
+from mmrl.data.read_ahead import ReadAhead
 from mmrl.data.sample import GeometryKind, Sample
 from mmrl.data.skipped import SkippedLog
+from mmrl.models.attention import attention_way
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import load_policy
 from mmrl.models.logprobs import ValueHead
@@ -68,13 +70,25 @@ class Runtime:
     warnings: list[str] = field(default_factory=list)
     background: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "sampling", use_device))
     skips_shared: int = 0
+    ahead: ReadAhead = field(default_factory=ReadAhead)
     feature_gap_known: bool = False
     beside: dict[str, Any] = field(default_factory=dict)
     continues: Path | None = None
 
     def prepare(self, samples: Sequence[Sample], data: DataSection) -> list[Prepared]:
         """Media from the cache, prompts rendered, answers in the model's space. Skipped samples are missing."""
-        preparer = Preparer(
+        with self.watch.time("media"):
+            self.ahead.settle()
+            return self._preparer(data).prepare(samples)
+
+    def read_ahead(self, samples: Sequence[Sample], data: DataSection) -> None:
+        """Open the media of samples that are expected next, in a thread."""
+        pin = torch.cuda.is_available() and data.pin_memory is not False
+        if samples:
+            self.ahead.begin(self._preparer(data), samples, pin=pin)
+
+    def _preparer(self, data: DataSection) -> Preparer:
+        return Preparer(
             cache=self.cache,
             opener=self.opener_of(data),
             processor=self.processor,
@@ -82,9 +96,8 @@ class Runtime:
             data=data,
             skipped=self.skipped,
             geometry_kind=self.geometry_kind,
+            ready=self.ahead.take,
         )
-        with self.watch.time("media"):
-            return preparer.prepare(samples)
 
     def share_skipped(self) -> None:
         """Tell all processes of the rows that each left out: the list is whole, and its limit is that of the run."""
@@ -113,7 +126,19 @@ class Runtime:
             banned_ids=self.rollout.banned_ids,
             chunk=self.config.train.logprob_chunk,
             micro_batch_tokens=self.config.train.micro_batch_tokens,
+            attention=self.config.train.attention,
+            padded=not self.config.train.padding_free or self._attention == "sdpa",
         )
+
+    @property
+    def _attention(self) -> str:
+        return attention_way(self.config.train.attention, self.policy, distributed.device())
+
+    @property
+    def attention_note(self) -> str:
+        """What is said at start of how packed rows attend."""
+        padding = "rows are padded" if self.logprob_settings(temperature=1.0).padded else "no padding"
+        return f"attention of packed rows: {self._attention}, {padding} (train.attention {self.config.train.attention})"
 
     def updated(self) -> None:
         """After the weights were trained: count the version, and let the average take them in. The rollout engine gets
@@ -180,6 +205,7 @@ class Runtime:
         self.rollout.close()
         self.background.shutdown(cancel_futures=True)
         self.router.close()
+        self.ahead.close()
         for opener in self.openers.values():
             opener.close()
 

@@ -132,3 +132,12 @@ def test_build_loader_keeps_the_tasks_of_a_stage(tmp_path):
         build(tmp_path, tasks=["b", "zoom"])
     with pytest.raises(DataError, match="no training row"):
         build(tmp_path, train=[])
+
+
+@pytest.mark.parametrize("mixture", ["concat", "weights", "shares"])
+def test_a_look_at_the_next_rows_changes_nothing(sets, mixture):
+    loader, other = make(sets, mixture), make(sets, mixture)
+    for _ in range(4):
+        expected = ids(loader.peek(5))
+        assert expected == ids(loader.peek(5)) == ids(loader.next(5)) == ids(other.next(5))
+    assert loader.state_dict() == other.state_dict()
