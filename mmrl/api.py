@@ -85,6 +85,21 @@ def check(config: str | Path | RunConfig, *overrides: str, media: MediaChoice = 
     return run(loaded, media=media)
 
 
+def plan(
+    config: str | Path | RunConfig,
+    *overrides: str,
+    gpus: int | None = None,
+    gpu_gb: float | None = None,
+    rows: int | None = None,
+    as_json: bool = False,
+) -> int:
+    """`mmrl check --plan`: 0 where the run fits, 1 where it does not. gpus, gpu_gb: None: of this machine."""
+    loaded = load(config, *overrides)
+    from mmrl.plan.command import plan_command
+
+    return plan_command(loaded, gpus=gpus, gpu_gb=gpu_gb, rows=rows, as_json=as_json)
+
+
 def score(file: str | Path, *, config: str | Path | None = None, out: str | Path | None = None) -> int:
     """`mmrl score`: 0, or 1 when a row could not be scored."""
     from mmrl.scoring.score_file import score_file

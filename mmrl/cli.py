@@ -68,15 +68,26 @@ def init(
     raise typer.Exit(init_command(data, model=model, card=card, split=split))
 
 
-@app.command(epilog=example("mmrl check my.yaml --media all"))
+@app.command(epilog=example("mmrl check my.yaml --media all", "mmrl check my.yaml --plan --gpus 8 --gpu-mem 80"))
 def check(
     config: Config,
     overrides: Overrides = None,
     media: Annotated[Literal["all", "sample", "none"], typer.Option(help="Which media to open.")] = "sample",
+    plan: Annotated[bool, typer.Option("--plan", help="Predict tokens, cache and memory; nothing is loaded.")] = False,
+    gpus: Annotated[int | None, typer.Option(min=1, help="--plan: GPUs to plan for; default: this machine.")] = None,
+    gpu_mem: Annotated[
+        float | None, typer.Option(min=0.1, max=10_000.0, help="--plan: GB of each; default: 80.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="--plan: only so many rows of each dataset.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="--plan: print JSON, for programs.")] = False,
 ) -> None:
     """Validate CONFIG and its data; print token counts."""
     from mmrl import api
 
+    if plan:
+        raise typer.Exit(api.plan(config, *overrides or (), gpus=gpus, gpu_gb=gpu_mem, rows=rows, as_json=as_json))
+    if as_json or any(value is not None for value in (gpus, gpu_mem, rows)):
+        raise typer.BadParameter("--gpus, --gpu-mem, --rows and --json belong to --plan")
     raise typer.Exit(api.check(config, *overrides or (), media=media))
 
 
