@@ -1,8 +1,10 @@
 """GRPO steps on a CPU: mmrl with hf_engine against TRL's GRPOTrainer, same model, prompts, limits and optimizer.
 
-    python tests/bench/bench_trl.py --trl-python ENV/bin/python [--rounds N] [--cases NAME ...] [--out FILE]
+    python tests/bench/bench_trl.py --trl-python A/bin/python --mmrl-python B/bin/python [--rounds N] [--cases N ...]
 
-ENV is an environment of its own: `pip install "trl==1.16.*" torch==2.13.0 torchvision==0.28.0 "transformers==5.19.*"`.
+Each side has an environment with what it needs and no more, for whatever else is installed is imported by transformers
+and counts as memory: A is `pip install "trl==1.16.*" torch==2.13.0 torchvision==0.28.0 "transformers==5.19.*"`, B is
+mmrl without extras. mmrl's media are preprocessed, as its guide tells people to; TRL reads its pictures from files.
 Both sides: fp32, one thread, 4 prompts x 8 completions a step, temperature 1, no reference model, one update a batch,
 AdamW, no gradient checkpointing, vision tokens banned. Each round runs both sides, one process each, one after the
 other; which goes first changes with the round. A side's seconds are the median over the rounds of the medians of its
@@ -79,6 +81,7 @@ class Measured:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trl-python", type=Path, required=True)
+    parser.add_argument("--mmrl-python", type=Path, default=Path(sys.executable))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cases", type=int, nargs="+", default=range(len(CASES)))
     parser.add_argument("--out", type=Path)
@@ -90,7 +93,7 @@ def main() -> None:
     versions = ""
     for number in options.cases:
         with tempfile.TemporaryDirectory() as folder:
-            line, versions = compare(CASES[number], Path(folder), python=options.trl_python, rounds=options.rounds)
+            line, versions = compare(CASES[number], Path(folder), options)
         lines.append(line)
         print(line, flush=True)
     text = "\n".join([*lines, "", f"{versions}; {os.cpu_count()} cores, 1 thread, {options.rounds} rounds", ""])
@@ -99,12 +102,14 @@ def main() -> None:
         options.out.write_text(text, encoding="utf-8")
 
 
-def compare(case: Case, folder: Path, *, python: Path, rounds: int) -> tuple[str, str]:
+def compare(case: Case, folder: Path, options: argparse.Namespace) -> tuple[str, str]:
     """The case's line of the table, and the versions."""
-    trl = [str(python), str(SIDES / "side_trl.py"), str(write_trl(case, folder)), str(folder / "trl.json")]
-    ours = [sys.executable, str(SIDES / "side_mmrl.py"), str(write_ours(case, folder)), str(folder / "ours.json")]
+    settings, config = write_trl(case, folder), write_ours(case, folder)
+    trl = [str(options.trl_python), str(SIDES / "side_trl.py"), str(settings), str(folder / "trl.json")]
+    ours = [str(options.mmrl_python), str(SIDES / "side_mmrl.py"), str(config), str(folder / "ours.json")]
+    run([str(options.mmrl_python), "-m", "mmrl", "preprocess", str(config)], folder)
     found: dict[str, list[Measured]] = {"trl": [], "ours": []}
-    for turn in range(rounds):
+    for turn in range(options.rounds):
         order = [("trl", trl), ("ours", ours)]
         for name, command in order if turn % 2 == 0 else reversed(order):
             found[name].append(measured(command, folder))
@@ -126,9 +131,16 @@ def compare(case: Case, folder: Path, *, python: Path, rounds: int) -> tuple[str
 
 def measured(command: list[str], folder: Path) -> Measured:
     """Run a side to its end while its memory is watched."""
+    peak = run(command, folder)
+    result: dict[str, Any] = json.loads(Path(command[-1]).read_text())
+    return Measured(statistics.median(result["seconds"][2:]), peak, result["mean_length"], result["version"])
+
+
+def run(command: list[str], folder: Path) -> int:
+    """Run a command to its end; the peak bytes of it and its children. Ends the benchmark where it fails."""
     log = folder / "log.txt"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "HF_HUB_OFFLINE": "1"}
-    environment["PYTHONPATH"] = str(CHECKOUT) if command[0] == sys.executable else ""
+    environment["PYTHONPATH"] = str(CHECKOUT)
     with log.open("w") as said:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
         peak = 0
@@ -137,8 +149,7 @@ def measured(command: list[str], folder: Path) -> Measured:
             time.sleep(0.3)
     if process.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{log.read_text()[-3000:]}")
-    result: dict[str, Any] = json.loads(Path(command[-1]).read_text())
-    return Measured(statistics.median(result["seconds"][2:]), peak, result["mean_length"], result["version"])
+    return peak
 
 
 def family_of(pid: int) -> list[int]:
