@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -146,7 +145,7 @@ def _length_problems(dataset: PlannedDataset) -> list[str]:
     return found
 
 
-def _rollout_problems(plan: Plan) -> Sequence[str]:
+def _rollout_problems(plan: Plan) -> list[str]:
     """A prompt and completion that hf_engine refuses."""
     config = plan.config
     longest = max(row.prompt_tokens for row in plan.rows) + config.rollout.max_new_tokens

@@ -106,7 +106,7 @@ def read_shapes(config: Any) -> ModelShape:
 
 
 def _of_part(read: Any, part: Any, known: Mapping[str, Any], name: str, unknown: dict[str, str]) -> Any:
-    kind = getattr(part, "model_type", None)
+    kind = str(getattr(part, "model_type", None))
     if kind in known:
         try:
             return read(part, known[kind])
