@@ -23,38 +23,39 @@ from mmrl.models.tree_attention import Window
 class DecoderInputs:
     """Tokens to run, on any device.
 
-    mask_B1TK: True where a query may see a key; None: plain causal (or, for one query, everything). forest: in its
-        place, who sees whom in packed rows without a cache; attention: by what then.
+    mask_B1TK: True where a query may see a key; None: plain causal. forest: in its place, who sees whom in packed
+        rows; attention: by what then.
     encoder_outputs: vision features in the order of the placeholder ids, see `mmrl.models.encode.gather_features`.
-    cache: keys and values of earlier tokens, extended in place.
+    recorder: gets the keys and values of each layer, by the `update` of transformers' caches.
     """
 
     ids_BT: torch.Tensor
     positions_3BT: torch.Tensor
     mask_B1TK: torch.Tensor | None = None
     encoder_outputs: dict[str, Any] | None = None
-    cache: Any = None
-    keep_cache: bool = False
+    recorder: Any = None
     forest: Forest | None = None
     attention: Attention = "auto"
 
 
 def run_decoder(model: Any, inputs: DecoderInputs) -> Any:
-    """Embed, put the vision features in place, run all layers: `.last_hidden_state` (B, T, D), `.past_key_values`."""
+    """Embed, put the vision features in place, run all layers: `.last_hidden_state` (B, T, D)."""
     device = model.lm_head.weight.device
     positions_3BT = inputs.positions_3BT.to(device)
     family = FAMILIES[model.config.model_type]
-    cache = inputs.cache
-    if family.attention == "window" and cache is None and inputs.keep_cache:
-        cache = _whole_cache()
     return model.model(
         input_ids=inputs.ids_BT.to(device),
         position_ids=positions_3BT if family.position_axes == 3 else positions_3BT[0],
         attention_mask=_masks(model, inputs, windowed=family.attention == "window"),
         mm_encoder_outputs=inputs.encoder_outputs,
-        past_key_values=cache,
-        use_cache=inputs.keep_cache,
+        past_key_values=inputs.recorder,
+        use_cache=False,
     )
+
+
+def decoder_of(model: Any) -> Any:
+    """The language model without its head."""
+    return getattr(model.model, "language_model", None) or model.model.text_model
 
 
 def _masks(model: Any, inputs: DecoderInputs, *, windowed: bool) -> Any:
@@ -103,28 +104,15 @@ def _windowed_masks(model: Any, inputs: DecoderInputs) -> dict[str, torch.Tensor
     Distances are those of positions: completions that share a prompt all follow it at once.
     """
     device = model.lm_head.weight.device
-    ids_BT, query_BT = inputs.ids_BT.to(device), inputs.positions_3BT[0].to(device)
-    if inputs.cache is not None:  # one more token each, after all that is cached
-        seen_BK = _seen(inputs).to(device)
-        key_BK, mask_BTK = seen_BK.long().cumsum(-1) - 1, seen_BK[:, None]
-    else:
-        length = ids_BT.shape[1]
-        mask_BTK = torch.ones(length, length, dtype=torch.bool, device=device).tril()[None]
-        if inputs.mask_B1TK is not None:
-            mask_BTK = inputs.mask_B1TK[:, 0].to(device)
-        key_BK = query_BT
-        mask_BTK = mask_BTK | _same_picture(ids_BT == model.config.image_token_id)
-    window = model.config.get_text_config().sliding_window
-    near_BTK = key_BK[:, None] > query_BT[:, :, None] - window
-    return {"full_attention": mask_BTK[:, None], "sliding_attention": (mask_BTK & near_BTK)[:, None]}
-
-
-def _seen(inputs: DecoderInputs) -> torch.Tensor:
-    """bool (B, K): which cached tokens and the new one are real."""
-    rows = inputs.ids_BT.shape[0]
+    ids_BT, position_BT = inputs.ids_BT.to(device), inputs.positions_3BT[0].to(device)
+    length = ids_BT.shape[1]
+    mask_BTT = torch.ones(length, length, dtype=torch.bool, device=device).tril()[None]
     if inputs.mask_B1TK is not None:
-        return inputs.mask_B1TK[:, 0, 0]
-    return torch.ones(rows, inputs.cache.get_seq_length() + 1, dtype=torch.bool)
+        mask_BTT = inputs.mask_B1TK[:, 0].to(device)
+    mask_BTT = mask_BTT | _same_picture(ids_BT == model.config.image_token_id)
+    window = model.config.get_text_config().sliding_window
+    near_BTT = position_BT[:, None] > position_BT[:, :, None] - window
+    return {"full_attention": mask_BTT[:, None], "sliding_attention": (mask_BTT & near_BTT)[:, None]}
 
 
 def _same_picture(is_picture_BT: torch.Tensor) -> torch.Tensor:
@@ -133,10 +121,3 @@ def _same_picture(is_picture_BT: torch.Tensor) -> torch.Tensor:
     number_BT = (is_picture_BT & ~before_BT).long().cumsum(-1)
     same_BTT = number_BT[:, :, None] == number_BT[:, None]
     return same_BTT & is_picture_BT[:, :, None] & is_picture_BT[:, None]
-
-
-def _whole_cache() -> Any:
-    """A cache that keeps every token in every layer: the masks say which are seen."""
-    from transformers import DynamicCache
-
-    return DynamicCache()

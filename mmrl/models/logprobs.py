@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from mmrl.algorithms.batch import MicroBatch
 from mmrl.algorithms.requests import argument
-from mmrl.models.decoder import DecoderInputs, run_decoder
+from mmrl.models.decoder import DecoderInputs, decoder_of, run_decoder
 from mmrl.models.encode import encode_media, gather_features, idle_term
 from mmrl.models.families import FamilyProcessor
 
@@ -272,8 +272,7 @@ def layer_states(model: Any, fractions: Iterable[float]) -> Iterator[dict[float,
     """Within the block each pass of the decoder leaves here, detached, what goes out of the layers at these fractions
     of its depth: 0 is the first layer, 1 the last.
     """
-    decoder = getattr(model.model, "language_model", None) or model.model.text_model
-    layers = decoder.layers
+    layers = decoder_of(model).layers
     states: dict[float, torch.Tensor] = {}
 
     def keep(fraction: float) -> Callable[..., None]:

@@ -1,40 +1,60 @@
-"""Decoding one batch: prompts prefilled once, their caches repeated, finished sequences dropped as they end.
+"""Completions as they grow: prompts run once, forced first tokens in one pass, then a token a step for every row.
 
-Shape letters: P prompts, R sequences still running, T prompt tokens, K cached tokens, S steps, V vocabulary.
+Shape letters: P prompts, R rows (completions that run), T prompt tokens, N forced tokens of one pass, D hidden size,
+V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 
-from mmrl.models.decoder import DecoderInputs, run_decoder
+from mmrl.models.decoder import DecoderInputs, decoder_of, run_decoder
 from mmrl.models.encode import encode_media, gather_features
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.packing import group_row, pack
-from mmrl.rollout.sampling import draw, entropy, top_alternatives, transform_logits, uniforms
+from mmrl.rollout.hf_cache import (
+    KvBuffers,
+    PrefixAttention,
+    PrefixRow,
+    PromptRecorder,
+    RowPlaces,
+    StepAttention,
+    attending,
+)
+from mmrl.rollout.hf_slots import SlotShape
+from mmrl.rollout.sampling import banned_tensor, draw, entropy, top_alternatives, transform_logits, uniforms
+from mmrl.rollout.stops import is_complete
 from mmrl.rollout.types import FinishReason, Request, Sampling
 
+# Forced tokens of one pass, and of one product with the output head.
+_PREFIX_TOKENS, _HEAD_TOKENS = 4096, 256
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """Completions of one request that are decoded together. `group` is the place of the request among all."""
 
-    group: int
+@dataclass(slots=True, eq=False)
+class Prompt:
+    """A prompt that was run. index: of its request among all. hidden_D: its last state, which says what follows."""
+
+    index: int
     request: Request
-    completions: range
+    slot: int
+    hidden_D: torch.Tensor
+
+    @property
+    def length(self) -> int:
+        return len(self.request.prompt.prompt_ids_T)
 
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """One completion as it grows; the fields are those of `Completion`."""
+    """One completion as it grows; the fields are those of `Completion`. uniform_S: its random numbers."""
 
-    part: Part
+    prompt: Prompt
     completion: int
+    uniform_S: Sequence[float]
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     entropy: list[float] = field(default_factory=list)
@@ -42,175 +62,247 @@ class Running:
     finish_reason: FinishReason | None = None
 
     @property
+    def request(self) -> Request:
+        return self.prompt.request
+
+    @property
     def prefix(self) -> tuple[int, ...]:
         """Forced first tokens."""
-        prefixes = self.part.request.prefix_ids
+        prefixes = self.request.prefix_ids
         return prefixes[self.completion] if prefixes else ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Choice:
-    """What one step chose for every running sequence."""
+class Decoder:
+    """Completions that share forward passes, each with its request's own sampling.
 
-    token_R: torch.Tensor
-    logprob_R: torch.Tensor
-    logprobs_RV: torch.Tensor
-
-
-class DecodeBatch:
-    """Sequences that share forward passes. All requests have the same `Sampling`.
-
-    Prompts are padded on the right: the prefill is plain causal, and later tokens are kept from seeing the padding,
-    so a prompt's length relative to its neighbours changes nothing.
+    Row r of the buffers is that of `running[r]`, slot p that of the p-th prompt: where one ends, the last takes its
+    place. Prompts are padded on the right: they run plain causal, and completions do not see the padding, so a prompt's
+    length relative to its neighbours changes nothing.
     """
 
-    def __init__(self, model: Any, processor: FamilyProcessor, parts: Sequence[Part], *, banned_V: torch.Tensor):
-        self.model, self.processor, self.banned_V = model, processor, banned_V
-        self.sampling: Sampling = parts[0].request.sampling
-        self.running = [Running(part, completion) for part in parts for completion in part.completions]
-        self.step = 0
-        self._prefill(parts)
-        self._uniform_RS = self._random_numbers()
-        self._forced_RS = self._forced_tokens()
+    def __init__(self, model: Any, processor: FamilyProcessor) -> None:
+        self.model, self.processor = model, processor
+        self.running: list[Running] = []
+        self._prompts: list[Prompt] = []
+        self._buffers = KvBuffers()
+        self._places: RowPlaces | None = None
+        self._rows_of: dict[Sampling, list[int]] | None = None
+        self._device = model.lm_head.weight.device
+        self._banned_V = banned_tensor(processor.banned_ids, self._device)
+        self._hidden_RD = model.lm_head.weight.new_empty(0, model.lm_head.weight.shape[1])
+        is_windowed = processor.family.attention == "window"
+        self._window: int | None = decoder_of(model).config.sliding_window if is_windowed else None
 
-    def advance(self) -> list[Running]:
-        """One token for every running sequence; returns those that ended with it."""
-        choice = self._choose()
-        self._record(choice)
-        self.step += 1
-        ended = [sequence for sequence in self.running if self._end(sequence)]
-        keep = [r for r, sequence in enumerate(self.running) if sequence.finish_reason is None]
-        if keep:
-            token_R = choice.token_R
-            if ended:
-                token_R = self._drop_all_but(torch.tensor(keep, device=token_R.device), token_R)
-            self._forward(token_R)
-        self.running = [self.running[r] for r in keep]
+    def admit(self, requests: Sequence[tuple[int, Request, int]], shape: SlotShape) -> list[Running]:
+        """Begin completions (index of the request, request, number of the completion) in buffers of that shape.
+
+        Returns those that their forced tokens completed.
+        """
+        if shape != self._buffers.shape:
+            self._buffers.reshape(shape, prompts=len(self._prompts), rows=len(self.running))
+        held = {prompt.index for prompt in self._prompts}
+        self._run_prompts({index: request for index, request, _ in requests if index not in held})
+        prompts = {prompt.index: prompt for prompt in self._prompts}
+        new = [Running(prompts[i], c, _uniforms(request, c)) for i, request, c in requests]
+        hidden = [sequence.prompt.hidden_D for sequence in new]
+        self.running += new
+        self._hidden_RD = torch.cat([self._hidden_RD, torch.stack(hidden)])
+        self._changed()
+        self._run_prefixes(
+            [r for r in range(len(self.running) - len(new), len(self.running)) if self.running[r].prefix]
+        )
+        return self._leave()
+
+    def step(self) -> list[Running]:
+        """One token for every row; returns those that ended with it."""
+        if not self.running:
+            return []
+        logits_RV = self.model.lm_head(self._hidden_RD)
+        token_R, logprob_R, logprobs_RV = self._choose(logits_RV)
+        record(self.running, token_R.tolist(), logprob_R.tolist(), logprobs_RV)
+        for sequence in self.running:
+            self._end(sequence)
+        ended = self._leave()
+        if self.running:
+            self._forward()
         return ended
 
-    def _prefill(self, parts: Sequence[Part]) -> None:
-        """Run the prompts, media included, once each; then repeat caches and last hidden states per completion."""
-        prompts = [part.request.prompt for part in parts]
+    def release(self, index: int) -> None:
+        """The request's completions have all ended: its prompt's slot goes to the last one."""
+        [slot] = [prompt.slot for prompt in self._prompts if prompt.index == index]
+        last = self._prompts.pop()
+        if last.slot != slot:
+            self._buffers.move_prompt(last.slot, slot, tokens=last.length)
+            last.slot = slot
+            self._prompts[slot] = last
+        self._changed()
+
+    def _run_prompts(self, requests: dict[int, Request]) -> None:
+        """Run prompts, media included, once each, into the next slots."""
+        if not requests:
+            return
+        prompts, first = [request.prompt for request in requests.values()], len(self._prompts)
         micro = pack([group_row(prompt, [], []) for prompt in prompts], self.processor)
         features = encode_media(self.model, micro.media, self.processor)
         outputs = gather_features(features, micro.media_order, self.processor)
-        inputs = DecoderInputs(micro.ids_BT, micro.positions_3BT, encoder_outputs=outputs, keep_cache=True)
-        output = run_decoder(self.model, inputs)
-        hidden_PTD = output.last_hidden_state
-        length_P = torch.tensor([len(prompt.prompt_ids_T) for prompt in prompts], device=hidden_PTD.device)
-        last_PD = hidden_PTD[torch.arange(len(prompts), device=hidden_PTD.device), length_P - 1]
-        prompt_R = torch.arange(len(prompts)).repeat_interleave(torch.tensor([len(p.completions) for p in parts]))
-        prompt_R = prompt_R.to(hidden_PTD.device)
-        self._cache = output.past_key_values
-        self._cache.batch_select_indices(prompt_R)
-        self._logits_RV = self.model.lm_head(last_PD)[prompt_R]
-        next_P = torch.tensor([prompt.next_position for prompt in prompts], device=hidden_PTD.device)
-        self._first_position_R = next_P[prompt_R]
-        self._seen_RK = _seen(length_P[prompt_R], width=hidden_PTD.shape[1])
+        recorder = PromptRecorder(self._buffers, first_slot=first)
+        inputs = DecoderInputs(micro.ids_BT, micro.positions_3BT, encoder_outputs=outputs, recorder=recorder)
+        hidden_PTD = run_decoder(self.model, inputs).last_hidden_state
+        for number, (index, request) in enumerate(requests.items()):
+            last_D = hidden_PTD[number, len(request.prompt.prompt_ids_T) - 1].clone()
+            self._prompts.append(Prompt(index, request, first + number, last_D))
 
-    def _random_numbers(self) -> torch.Tensor:
-        count = 0 if self.sampling.greedy else self.sampling.max_new_tokens
-        rows = [uniforms(s.part.request.seed, completion=s.completion, count=count) for s in self.running]
-        return torch.from_numpy(np.stack(rows)).to(self._logits_RV.device)
+    def _run_prefixes(self, rows: Sequence[int]) -> None:
+        """Run forced first tokens, those of many rows in one pass; the rows go on after the last of them."""
+        for part in _parts([(r, len(self.running[r].prefix)) for r in rows], most=_PREFIX_TOKENS):
+            sequences = [self.running[r] for r in part]
+            ids_N = torch.tensor([i for s in sequences for i in s.prefix], device=self._device)
+            starts = [(s.request.prompt.next_position, len(s.prefix)) for s in sequences]
+            position_N = torch.cat([torch.arange(first, first + count) for first, count in starts])
+            places = [
+                PrefixRow(r, s.prompt.slot, s.prompt.length, len(s.prefix))
+                for r, s in zip(part, sequences, strict=True)
+            ]
+            attention = PrefixAttention(self._buffers, places, window=self._window)
+            hidden_ND = self._run(ids_N[None], position_N[None], attention)[0]
+            for r, sequence, states in zip(part, sequences, hidden_ND.split([n for _, n in starts]), strict=True):
+                self._record_forced(sequence, torch.cat([self._hidden_RD[r : r + 1], states[:-1]]))
+                self._hidden_RD[r] = states[-1]
 
-    def _forced_tokens(self) -> torch.Tensor:
-        """Forced first tokens, -1 where a sequence is free."""
-        width = max(len(sequence.prefix) for sequence in self.running)
-        rows = [[*sequence.prefix, *[-1] * (width - len(sequence.prefix))] for sequence in self.running]
-        return torch.tensor(rows, dtype=torch.long, device=self._logits_RV.device).view(len(rows), width)
+    def _record_forced(self, sequence: Running, hidden_ND: torch.Tensor) -> None:
+        """Forced tokens with the policy's log-probs: top-k, top-p and min-p do not count, but in what is reported
+        beside them.
+        """
+        request = sequence.request
+        sampling = request.sampling
+        plain = Sampling(temperature=sampling.temperature, greedy=sampling.greedy)
+        tokens = torch.tensor(sequence.prefix, device=self._device)
+        for states, token_N in zip(hidden_ND.split(_HEAD_TOKENS), tokens.split(_HEAD_TOKENS), strict=True):
+            logits_NV = self.model.lm_head(states)
+            plain_NV = transform_logits(logits_NV, plain, self._banned_V)
+            logprob_N = plain_NV.gather(-1, token_N[:, None])[:, 0]
+            reported_NV = plain_NV
+            if request.want_entropy or request.top_alternatives:
+                reported_NV = transform_logits(logits_NV, sampling, self._banned_V)
+            record([sequence] * len(token_N), token_N.tolist(), logprob_N.tolist(), reported_NV)
+        self._end(sequence)
 
-    def _choose(self) -> _Choice:
-        logprobs_RV = transform_logits(self._logits_RV, self.sampling, self.banned_V)
-        if self.sampling.greedy:
+    def _choose(self, logits_RV: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The next token of every row, its log-prob, and the distribution it is of."""
+        rows_of = self._rows_of = self._rows_of or self._by_sampling()
+        if len(rows_of) == 1:
+            logprobs_RV = transform_logits(logits_RV, self.running[0].request.sampling, self._banned_V)
+        else:
+            logprobs_RV = torch.empty(logits_RV.shape, device=self._device)
+            for sampling, rows in rows_of.items():
+                logprobs_RV[rows] = transform_logits(logits_RV[rows], sampling, self._banned_V)
+        is_greedy = [sequence.request.sampling.greedy for sequence in self.running]
+        if all(is_greedy):
             token_R = logprobs_RV.argmax(-1)
         else:
-            token_R = draw(logprobs_RV, self._uniform_RS[:, self.step])
-        logprob_R = logprobs_RV.gather(-1, token_R[:, None])[:, 0]
-        if self.step < self._forced_RS.shape[1]:
-            token_R, logprob_R = self._force(token_R, logprob_R)
-        return _Choice(token_R, logprob_R, logprobs_RV)
+            uniform_R = [0.0 if s.request.sampling.greedy else s.uniform_S[len(s.ids)] for s in self.running]
+            token_R = draw(logprobs_RV, torch.tensor(uniform_R, dtype=torch.float64, device=self._device))
+            if any(is_greedy):
+                token_R = torch.where(torch.tensor(is_greedy, device=self._device), logprobs_RV.argmax(-1), token_R)
+        return token_R, logprobs_RV.gather(-1, token_R[:, None])[:, 0], logprobs_RV
 
-    def _force(self, token_R: torch.Tensor, logprob_R: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Forced tokens in place of drawn ones, with the policy's log-prob: top-k, top-p and min-p do not count."""
-        forced_R = self._forced_RS[:, self.step]
-        is_forced_R = forced_R >= 0
-        sampling = self.sampling
-        plain = Sampling(temperature=sampling.temperature, greedy=sampling.greedy)
-        plain_RV = transform_logits(self._logits_RV, plain, self.banned_V)
-        forced_logprob_R = plain_RV.gather(-1, forced_R.clamp_min(0)[:, None])[:, 0]
-        return torch.where(is_forced_R, forced_R, token_R), torch.where(is_forced_R, forced_logprob_R, logprob_R)
+    def _by_sampling(self) -> dict[Sampling, list[int]]:
+        rows_of: dict[Sampling, list[int]] = {}
+        for r, sequence in enumerate(self.running):
+            rows_of.setdefault(sequence.request.sampling, []).append(r)
+        return rows_of
 
-    def _record(self, choice: _Choice) -> None:
-        tokens, logprobs = choice.token_R.tolist(), choice.logprob_R.tolist()
-        for sequence, token, logprob in zip(self.running, tokens, logprobs, strict=True):
-            sequence.ids.append(token)
-            sequence.logprobs.append(logprob)
-        requests = [sequence.part.request for sequence in self.running]
-        if any(request.want_entropy for request in requests):
-            for sequence, value in zip(self.running, entropy(choice.logprobs_RV).tolist(), strict=True):
-                if sequence.part.request.want_entropy:
-                    sequence.entropy.append(value)
-        widest = max(request.top_alternatives for request in requests)
-        if widest:
-            for sequence, row in zip(self.running, top_alternatives(choice.logprobs_RV, widest), strict=True):
-                if sequence.part.request.top_alternatives:
-                    sequence.alternatives.append(row[: sequence.part.request.top_alternatives])
+    def _forward(self) -> None:
+        """Run the last token of every row."""
+        if self._places is None:
+            prompts = [sequence.prompt for sequence in self.running]
+            firsts = [prompt.request.prompt.next_position for prompt in prompts]
+            slots, lengths = [prompt.slot for prompt in prompts], [prompt.length for prompt in prompts]
+            self._places = RowPlaces.of(slots, lengths, firsts, self._device)
+        lengths = [len(sequence.ids) - 1 for sequence in self.running]
+        ids_R = torch.tensor([sequence.ids[-1] for sequence in self.running], device=self._device)
+        attention = StepAttention(self._buffers, self._places, lengths, window=self._window)
+        position_R = self._places.first_R + attention.length_R
+        self._hidden_RD = self._run(ids_R[:, None], position_R[:, None], attention)[:, 0]
 
-    def _end(self, sequence: Running) -> bool:
-        """Whether the last token ended the sequence; of forced tokens only the last one does."""
-        ids = sequence.ids
-        if len(ids) >= len(sequence.prefix) and is_complete(ids, self.sampling.stop, self.processor):
+    def _run(
+        self, ids_BT: torch.Tensor, position_BT: torch.Tensor, attention: StepAttention | PrefixAttention
+    ) -> torch.Tensor:
+        """Completion tokens through the language model: (B, T, D)."""
+        decoder, position_BT = decoder_of(self.model), position_BT.to(self._device)
+        is_3d = self.processor.family.position_axes == 3
+        with attending(decoder, attention) as options:
+            output = decoder(
+                inputs_embeds=self.model.get_input_embeddings()(ids_BT),
+                position_ids=position_BT.expand(3, -1, -1) if is_3d else position_BT,
+                **options,
+            )
+        return output.last_hidden_state
+
+    def _end(self, sequence: Running) -> None:
+        """Say why a completion has ended, if it has. Of forced tokens only the last one ends it."""
+        sampling = sequence.request.sampling
+        if is_complete(sequence.ids, sampling.stop, self.processor):
             sequence.finish_reason = "stop"
-        elif len(ids) >= self.sampling.max_new_tokens:
+        elif len(sequence.ids) >= sampling.max_new_tokens:
             sequence.finish_reason = "length"
-        return sequence.finish_reason is not None
 
-    def _drop_all_but(self, keep_R: torch.Tensor, token_R: torch.Tensor) -> torch.Tensor:
-        self._cache.batch_select_indices(keep_R)
-        self._first_position_R = self._first_position_R[keep_R]
-        self._uniform_RS = self._uniform_RS[keep_R]
-        self._forced_RS = self._forced_RS[keep_R]
-        if self._seen_RK is not None:
-            self._seen_RK = self._seen_RK[keep_R]
-        return token_R[keep_R]
+    def _leave(self) -> list[Running]:
+        """Take out completions that have ended; the last rows move into theirs."""
+        ended = [sequence for sequence in self.running if sequence.finish_reason is not None]
+        if not ended:
+            return []
+        count = len(self.running) - len(ended)
+        order = list(range(count))
+        free = [r for r in order if self.running[r].finish_reason is not None]
+        beyond = [r for r in range(count, len(self.running)) if self.running[r].finish_reason is None]
+        for target, source in zip(free, beyond, strict=True):
+            self._buffers.move_row(source, target, tokens=len(self.running[source].ids))
+            order[target] = source
+        self.running = [self.running[r] for r in order]
+        self._hidden_RD = self._hidden_RD[order]
+        self._changed()
+        return ended
 
-    def _forward(self, token_R: torch.Tensor) -> None:
-        if self._seen_RK is not None:
-            self._seen_RK = torch.cat([self._seen_RK, self._seen_RK.new_ones(len(token_R), 1)], dim=1)
-        inputs = DecoderInputs(
-            ids_BT=token_R[:, None],
-            positions_3BT=(self._first_position_R + self.step - 1)[None, :, None].expand(3, -1, -1),
-            mask_B1TK=None if self._seen_RK is None else self._seen_RK[:, None, None],
-            cache=self._cache,
-            keep_cache=True,
-        )
-        self._logits_RV = self.model.lm_head(run_decoder(self.model, inputs).last_hidden_state[:, -1])
-
-
-def is_complete(ids: Sequence[int], stops: Sequence[str], processor: FamilyProcessor) -> bool:
-    """Whether the last token is an end token, or completes a stop string: nothing may follow it."""
-    return bool(ids) and (ids[-1] in processor.eos_ids or completes_stop(ids, stops, processor))
+    def _changed(self) -> None:
+        """Other rows run, or elsewhere."""
+        self._places = self._rows_of = None
 
 
-def completes_stop(ids: Sequence[int], stops: Sequence[str], processor: FamilyProcessor) -> bool:
-    """Whether the last token completes one of the stop strings, as a whole or in its middle.
+def record(
+    sequences: Sequence[Running], tokens: Sequence[int], logprobs: Sequence[float], logprobs_RV: torch.Tensor
+) -> None:
+    """Add a token to each sequence (which may come several times) and what its request wants to know."""
+    for sequence, token, logprob in zip(sequences, tokens, logprobs, strict=True):
+        sequence.ids.append(token)
+        sequence.logprobs.append(logprob)
+    requests = [sequence.request for sequence in sequences]
+    if any(request.want_entropy for request in requests):
+        for sequence, value in zip(sequences, entropy(logprobs_RV).tolist(), strict=True):
+            if sequence.request.want_entropy:
+                sequence.entropy.append(value)
+    widest = max(request.top_alternatives for request in requests)
+    if widest:
+        for sequence, row in zip(sequences, top_alternatives(logprobs_RV, widest), strict=True):
+            if sequence.request.top_alternatives:
+                sequence.alternatives.append(row[: sequence.request.top_alternatives])
 
-    A token of ordinary text is at least one byte and a character at most four, so a tail of the text is enough.
-    """
-    if not stops:
-        return False
-    special = set(processor.special_ids.values())
-    if ids[-1] in special:
-        return False
-    window = 4 * max(map(len, stops)) + 1
-    tail = [token for token in ids if token not in special][-window:]
-    text = processor.decode(tail)
-    before = processor.decode(tail[:-1]).rstrip("\N{REPLACEMENT CHARACTER}")
-    return any(text.find(stop, max(0, len(before) - len(stop) + 1)) >= 0 for stop in stops)
+
+def _uniforms(request: Request, completion: int) -> Sequence[float]:
+    if request.sampling.greedy:
+        return ()
+    return uniforms(request.seed, completion=completion, count=request.sampling.max_new_tokens).tolist()
 
 
-def _seen(length_R: torch.Tensor, *, width: int) -> torch.Tensor | None:
-    """Which cached prompt tokens are real; None where all are."""
-    if bool((length_R == width).all()):
-        return None
-    return torch.arange(width, device=length_R.device) < length_R[:, None]
+def _parts(sizes: Sequence[tuple[int, int]], *, most: int) -> Iterator[list[int]]:
+    """Names of (name, size), in order, in parts of at most `most` in all; a larger one is a part of its own."""
+    part: list[int] = []
+    total = 0
+    for name, size in sizes:
+        if part and total + size > most:
+            yield part
+            part, total = [], 0
+        part.append(name)
+        total += size
+    if part:
+        yield part

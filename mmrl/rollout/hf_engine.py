@@ -1,7 +1,8 @@
 """The reference engine: a decode loop of our own over a transformers model, exact and without a server.
 
-A prompt, its media included, is computed once per group and its cache repeated; several groups of different prompt
-lengths decode together. It shares the trainer's modules or holds a model of its own.
+A prompt, its media included, is computed once per group and its keys and values are held once; completions of
+different requests decode together, and one that ends makes room for the next. It shares the trainer's modules or holds
+a model of its own.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ import torch
 
 from mmrl.errors import EngineError
 from mmrl.models.families import FamilyProcessor
-from mmrl.rollout.hf_decode import DecodeBatch, Part, Running
+from mmrl.rollout.hf_decode import Decoder, Running
+from mmrl.rollout.hf_slots import Schedule
 from mmrl.rollout.request_check import check_request
-from mmrl.rollout.sampling import banned_tensor
-from mmrl.rollout.types import Completion, Group, Request, Sampling
+from mmrl.rollout.types import Completion, Group, Request
 from mmrl.rollout.weight_names import listed
 
 
 class HfEngine:
     """Implements the Engine protocol with the model it is given.
 
-    max_batch_tokens: prompt and completion tokens, padding included, that are decoded together at most. A request
-        that needs more is decoded in several batches; one completion that needs more is an EngineError.
+    max_batch_tokens: prompt tokens (once per group) and completion tokens, padding included, for which keys and values
+        are held at most. A request that needs more is not decoded all at once; one completion that needs more is an
+        EngineError.
+    occupancy: of the last `generate` so far, the share of the rows that decoded while other completions waited.
     """
 
     def __init__(self, model: Any, processor: FamilyProcessor, *, max_batch_tokens: int = 32768) -> None:
@@ -33,6 +36,7 @@ class HfEngine:
         self.processor = processor
         self.max_batch_tokens = max_batch_tokens
         self.policy_version = 0
+        self.occupancy = 1.0
         self._state: Literal["awake", "asleep", "closed"] = "awake"
 
     @property
@@ -105,18 +109,16 @@ class HfEngine:
 
     def _decode(self, requests: Sequence[Request]) -> Iterator[Group]:
         ended: list[list[Running]] = [[] for _ in requests]
-        for parts in plan_batches(requests, max_batch_tokens=self.max_batch_tokens):
-            batch: DecodeBatch | None = None
-            while batch is None or batch.running:
-                with evaluating(self.model):
-                    batch = batch or self._start(parts)
-                    done = _advance_to_group(batch, ended)
-                for group in done:
-                    yield self._group(requests[group], ended[group])
-
-    def _start(self, parts: Sequence[Part]) -> DecodeBatch:
-        banned_V = banned_tensor(self.banned_ids, self.model.lm_head.weight.device)
-        return DecodeBatch(self.model, self.processor, parts, banned_V=banned_V)
+        schedule = Schedule(requests, max_batch_tokens=self.max_batch_tokens)
+        decoder: Decoder | None = None
+        while not schedule.is_done:
+            with evaluating(self.model):
+                decoder = decoder or Decoder(self.model, self.processor)
+                done = _advance_to_group(decoder, schedule, requests, ended)
+            self.occupancy = schedule.occupancy
+            for index in done:
+                yield self._group(requests[index], ended[index])
+                ended[index] = []
 
     def _group(self, request: Request, ended: Sequence[Running]) -> Group:
         ordered = sorted(ended, key=lambda sequence: sequence.completion)
@@ -136,31 +138,6 @@ class HfEngine:
         )
 
 
-def plan_batches(requests: Sequence[Request], *, max_batch_tokens: int) -> list[list[Part]]:
-    """Which completions are decoded together: equal sampling, longest prompts first, sequences x longest <= the cap.
-
-    A request joins the last batch where all of its completions fit, else it opens as many batches as it needs. With
-    10 prompt and 5 new tokens and a cap of 45 (3 sequences): n = 2, 1, 4 make the batches 2 + 1, 3, 1.
-    """
-    batches: list[list[Part]] = []
-    by_sampling: dict[Sampling, list[int]] = {}
-    for index, request in enumerate(requests):
-        by_sampling.setdefault(request.sampling, []).append(index)
-    for indices in by_sampling.values():
-        room = 0
-        for index in sorted(indices, key=lambda i: -_width(requests[i])):
-            request = requests[index]
-            if request.n <= room:
-                batches[-1].append(Part(index, request, range(request.n)))
-                room -= request.n
-                continue
-            capacity = max_batch_tokens // _width(request)
-            starts = range(0, request.n, capacity)
-            batches += [[Part(index, request, range(s, min(s + capacity, request.n)))] for s in starts]
-            room = capacity - (request.n - starts[-1])
-    return batches
-
-
 @contextmanager
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
     """Eval mode without gradients; afterwards every module is in the mode it was in."""
@@ -174,18 +151,23 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def _advance_to_group(batch: DecodeBatch, ended: list[list[Running]]) -> list[int]:
-    """Decode until the batch is empty or some request has all its completions; the indices of such requests."""
-    while batch.running:
-        done = []
-        for sequence in batch.advance():
-            group = sequence.part.group
-            ended[group].append(sequence)
-            if len(ended[group]) == sequence.part.request.n:
-                done.append(group)
-        if done:
-            return done
-    return []
+def _advance_to_group(
+    decoder: Decoder, schedule: Schedule, requests: Sequence[Request], ended: list[list[Running]]
+) -> list[int]:
+    """Decode until some request has all its completions; the indices of such requests."""
+    done: list[int] = []
+    while not done:
+        now: list[Running] = []
+        if admitted := schedule.refill():
+            now = decoder.admit([(index, requests[index], c) for index, c in admitted], schedule.shape)
+        now += decoder.step()
+        for sequence in now:
+            index = sequence.prompt.index
+            ended[index].append(sequence)
+            if schedule.end(index):
+                decoder.release(index)
+                done.append(index)
+    return done
 
 
 def _width(request: Request) -> int:

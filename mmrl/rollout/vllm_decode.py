@@ -17,9 +17,9 @@ import torch
 from mmrl.config.rollout_checks import VLLM_TEMPERATURES
 from mmrl.errors import EngineError
 from mmrl.models.families import FamilyProcessor
-from mmrl.rollout.hf_decode import completes_stop, is_complete
 from mmrl.rollout.request_check import check_request
 from mmrl.rollout.sampling import derive_seed
+from mmrl.rollout.stops import completes_stop, is_complete
 from mmrl.rollout.types import Completion, FinishReason, Group, Request, Sampling
 from mmrl.rollout.vllm_media import MediaSpan, media_spans
 from mmrl.rollout.vllm_private import VllmCore

@@ -14,8 +14,8 @@ from mmrl.data.prepare import Prepared
 from mmrl.data.render import with_completion
 from mmrl.data.sample import Sample
 from mmrl.models.packing import Row, separate_rows
-from mmrl.rollout.hf_decode import is_complete
 from mmrl.rollout.sampling import derive_seed
+from mmrl.rollout.stops import is_complete
 from mmrl.training import distributed
 from mmrl.training.runtime import Runtime
 from mmrl.training.step import logprob_pass

@@ -10,10 +10,10 @@ from mmrl.errors import EngineError
 from mmrl.models.encode import encode_media, gather_features
 from mmrl.models.logprobs import token_logprobs
 from mmrl.models.packing import group_row, pack
-from mmrl.rollout.hf_decode import completes_stop
-from mmrl.rollout.hf_engine import HfEngine, plan_batches
+from mmrl.rollout.hf_engine import HfEngine
 from mmrl.rollout.sampling import banned_tensor, transform_logits
-from mmrl.rollout.types import Completion, Group, Request, Sampling
+from mmrl.rollout.stops import completes_stop
+from mmrl.rollout.types import Completion, Group, Sampling
 
 TOLERANCE = 1e-5
 
@@ -317,28 +317,6 @@ def test_groups_come_out_as_they_finish_and_modes_are_restored_in_between():
 
     assert steps == sorted(steps)
     assert steps[0] < steps[-1]
-
-
-@pytest.mark.parametrize(
-    ("counts", "cap", "expected"),
-    [((2, 1, 4), 45, [[2, 1], [3], [1]]), ((2, 2), 45, [[2], [2]]), ((7,), 30, [[2], [2], [2], [1]])],
-)
-def test_batches_stay_under_the_token_cap(counts: tuple[int, ...], cap: int, expected: list[list[int]]):
-    vlm = tiny_vlm("qwen2_5_vl")
-    prompt = vlm.prompt(range(10))
-    requests = [Request(str(i), prompt, n, Sampling(max_new_tokens=5)) for i, n in enumerate(counts)]
-    batches = plan_batches(requests, max_batch_tokens=cap)
-
-    assert [[len(part.completions) for part in batch] for batch in batches] == expected
-
-
-def test_requests_of_different_sampling_do_not_share_a_batch():
-    vlm = tiny_vlm("qwen2_5_vl")
-    kinds = [Sampling(greedy=True), Sampling(), Sampling(greedy=True)]
-    requests = [Request(str(i), vlm.prompt([1]), 1, sampling) for i, sampling in enumerate(kinds)]
-    batches = plan_batches(requests, max_batch_tokens=10**6)
-
-    assert [[part.group for part in batch] for batch in batches] == [[0, 2], [1]]
 
 
 @pytest.mark.parametrize(
