@@ -1,4 +1,4 @@
-"""A claim: a method and a setting, the sign that its source predicts, and what five seeds show of it."""
+"""A claim: a method and a setting, the sign that its source predicts, and what a few seeds show of it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 from bench.algorithms.tabular import Arm, Result, Task
 from bench.algorithms.trainer import train
 
-SEEDS = (0, 1, 2, 3, 4)
-_T_95 = 2.776  # Student's t, 4 degrees of freedom, two-sided
+_T_95 = {5: 2.776, 10: 2.262}  # Student's t by the number of seeds, two-sided
 
 
 def final(result: Result) -> float:
@@ -27,7 +26,8 @@ class Claim:
     """base: the arm of GRPO. settings: what the method has otherwise in `algorithm:`. change: of the arm, otherwise.
 
     predicted: `+`, `-` or `0` for method less GRPO; `?` where the source says nothing of such a setting. named: whether
-    its interval must exclude 0. setting, measure: as the table has them. why: where nothing is seen.
+    its interval must exclude 0. setting, measure: as the table has them. seeds: how many, beginning with 0. why: where
+    nothing is seen, or the setting needs a word.
     """
 
     method: str
@@ -40,6 +40,7 @@ class Claim:
     score: Callable[[Result], float] = final
     change: Mapping[str, Any] = field(default_factory=dict)
     named: bool = False
+    seeds: int = 5
     why: str = ""
 
     @property
@@ -70,6 +71,8 @@ class Seen:
     def sign(self) -> str:
         """0 where the interval has it."""
         low, high = self.interval
+        if max(abs(low), abs(high)) < 1e-6:  # rounding
+            return "0"
         return "+" if low > 0 else "-" if high < 0 else "0"
 
     def row(self) -> str:
@@ -77,7 +80,7 @@ class Seen:
         claim, mean = self.claim, _mean(self.differences)
         cells = [
             claim.method,
-            claim.setting,
+            claim.setting if claim.seeds == 5 else f"{claim.setting}; {claim.seeds} seeds",
             claim.measure,
             f"{_mean(self.base):.4g}",
             f"{_mean(self.method):.4g}",
@@ -90,11 +93,10 @@ class Seen:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """95 % interval of the mean of five values by Student's t."""
-    assert len(values) == len(SEEDS)
+    """95 % interval of the mean of five or ten values by Student's t."""
     mean = _mean(values)
     spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    half = _T_95 * spread / math.sqrt(len(values))
+    half = _T_95[len(values)] * spread / math.sqrt(len(values))
     return mean - half, mean + half
 
 
@@ -105,10 +107,10 @@ def _mean(values: Sequence[float]) -> float:
 _RUNS: dict[tuple[int, int, int], tuple[Task, Arm, Result]] = {}
 
 
-def seen(claim: Claim, *, seeds: Sequence[int] = SEEDS) -> Seen:
+def seen(claim: Claim) -> Seen:
     """Both arms with every seed; a seed has the same table, order of prompts and stream of chance in both."""
-    base = [_once(claim.task, claim.base, seed) for seed in seeds]
-    method = [train(claim.task, claim.arm, seed) for seed in seeds]
+    base = [_once(claim.task, claim.base, seed) for seed in range(claim.seeds)]
+    method = [train(claim.task, claim.arm, seed) for seed in range(claim.seeds)]
     return Seen(claim, tuple(map(claim.score, base)), tuple(map(claim.score, method)))
 
 

@@ -2,9 +2,9 @@
 
     PYTHONPATH=tests python -m bench.algorithms.run [--only rl_zvp tis] [--jobs 2] [--out FILE.md]
 
-Every claim is a method, a setting and the sign that its source predicts there (`claims/`). Both arms run with five
-seeds; a seed has the same table, order of prompts and stream of chance in both. Exit code 1 where an effect that must
-be seen is not.
+Every claim is a method, a setting and the sign that its source predicts there (`claims/`; `?`: it predicts none). Both
+arms run with five seeds, or as many as the row says; a seed has the same table, order of prompts and stream of chance
+in both. Exit code 1 where an effect that must be seen is not, or another sign than the predicted one has no reason.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ import argparse
 import importlib
 import multiprocessing
 import platform
+import resource
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import torch
 from bench.algorithms.claim import Claim, Seen, seen
 from bench.algorithms.spec_rl_exact import rows as exact_rows
 
+import mmrl
 from mmrl.plugins import shipped_names
 
 CLAIMS = Path(__file__).with_name("claims")
@@ -33,26 +37,20 @@ EXACT = (
 )
 
 
-# Why a plug-in has no claim. What is in neither is listed as not tried.
+# What the table does not try, and why.
 WITHOUT = {
-    "spark": "its rows are questions about texts of answers; a table has no texts",
-    "rise": "as `spark`",
-    "tango": "as `spark`",
-    "verifree": "the likelihood of a written reference behind a mark in the text",
-    "rlfr": "a flow over hidden states, of which a table has none",
-    "video_tg": "changes pixels of clips",
-    "scs": "changes pixels of pictures",
-    "thinking_modes": "its words mean something only to a model of language",
-    "vision_coach": "changes pixels of pictures",
-    "stage_order": "orders tasks: a table's prompts are of one task",
+    "composed prompts (h1, Composition-RL)": "rows made before training, which is plain GRPO: tests/unit/data",
+    "MedVLSynther": "rows made by two endpoints before training: tests of `mmrl make-questions`",
+    "SPECS, OpenVLThinker rounds, SPELL, J1, AggLM": "stages, not changes of GRPO's step: tests/e2e",
+    "search-weights, merge, compare-weights": "no training step",
 }
 
 
 def without_claims() -> list[str]:
     """A row for each shipped plug-in that no claim uses."""
     used = {plugin for name in names() for claim in claims_of(name) for plugin in claim.settings.get("plugins", ())}
-    left = [name for name in shipped_names("algorithms") if name not in used]
-    return [f"| {name} | {WITHOUT.get(name, 'not tried')} |" for name in left]
+    left = {name: "not tried" for name in shipped_names("algorithms") if name not in used}
+    return [f"| {name} | {why} |" for name, why in {**left, **WITHOUT}.items()]
 
 
 def names() -> list[str]:
@@ -72,18 +70,22 @@ def of_file(name: str) -> list[tuple[str, str | None]]:
 
 
 def _failure(found: Seen) -> str | None:
+    """What is wrong with a row: a named effect is not seen, or nobody says why the sign is not the predicted one."""
     claim = found.claim
-    if claim.named and claim.predicted != found.sign:
-        return f"{claim.method}, {claim.setting}: predicted {claim.predicted}, seen {found.sign}"
-    return None
+    if claim.predicted in ("?", found.sign) or (claim.why and not claim.named):
+        return None
+    return f"{claim.method}, {claim.setting}: predicted {claim.predicted}, seen {found.sign}"
 
 
 def table(chosen: list[str], *, jobs: int) -> tuple[str, list[str]]:
+    began = time.monotonic()
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        found = {}
+        found: dict[str, list[tuple[str, str | None]]] = {}
         for name, rows in zip(chosen, pool.imap(of_file, chosen), strict=True):
             found[name] = rows
             print(f"{name}\n" + "\n".join(row for row, _ in rows), file=sys.stderr, flush=True)
+        pool.close()
+        pool.join()
     named = [row for name in chosen if name in NAMED for row in found[name]]
     others = [row for name in chosen if name not in NAMED for row in found[name]]
     parts = []
@@ -95,8 +97,18 @@ def table(chosen: list[str], *, jobs: int) -> tuple[str, list[str]]:
         parts.append("\n".join([HEAD, *[row for row, _ in others]]))
     if chosen == names():
         parts.append("\n".join(["| without a claim | why |\n|---|---|", *without_claims()]))
-    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
+    versions = (
+        f"One run of {sum(map(len, found.values()))} rows, {jobs} processes: {time.monotonic() - began:.0f} s,"
+        f" {_processor_seconds():.0f} s of processor time. mmrl {mmrl.__version__}, Python {platform.python_version()},"
+        f" torch {torch.__version__}, numpy {np.__version__}, {platform.machine()}."
+    )
     return "\n\n".join([*parts, versions]) + "\n", [fault for _, fault in [*named, *others] if fault]
+
+
+def _processor_seconds() -> float:
+    """Of the processes that have ended, which made all rows."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> int:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from mmrl.algorithms.requests import argument
+from mmrl.config.section import Combine
 from mmrl.data.sample import Sample
 
 Tensor = torch.Tensor
@@ -42,8 +43,7 @@ class Task:
     """start: logits (P, C, V, V) by prompt, place, token before, token. truth: what an answer is worth, (N,).
 
     verdict: the reward that is seen of it, by default the truth. parts: further reward parts, of weight 0. columns:
-    what rewards return beside their value, (N,) or (N, C). combined: the reward from the values of all parts (N, K) and
-    gid_N; None: the verdict. end: the token after which nothing follows.
+    what rewards return beside their value, (N,) or (N, C). end: the token after which nothing follows.
     own, common: whether prompts have logits of their own that are trained, and ones that all share.
     hints: other views of a prompt, each with what it adds to the logit of token 0; blur multiplies their logits.
     questions: only so many first prompts are drawn and measured, the others are asked by methods; None: all.
@@ -57,7 +57,6 @@ class Task:
     verdict: Callable[[Rows, Tensor, torch.Generator], Tensor] = lambda rows, true_N, generator: true_N
     parts: Callable[[Rows, Tensor, torch.Generator], Mapping[str, Tensor]] = lambda rows, true_N, generator: {}
     columns: Callable[[Rows, Tensor, torch.Generator], Mapping[str, Tensor]] = lambda rows, true_N, generator: {}
-    combined: Callable[[Tensor, Tensor], Tensor] | None = None
     end: int | None = None
     own: bool = True
     common: bool = False
@@ -79,8 +78,10 @@ class Arm:
 
     unit: every step has the length lr * sqrt(prompts * tokens), whatever the size of the advantages; else it is lr
     times the gradient. prompts: per step; None: all. rollouts: the run ends once as many were sampled; None: after
-    `steps`. tokens: the same, but after `steps` at the latest. lag: steps by which the sampler's weights are older. rated: before training every prompt is answered so
-    often, and those with no right answer or only such are left out. shares: of the draws by parts of equal size.
+    `steps`. tokens: the same, but after `steps` at the latest. lag: steps by which the sampler's weights are older.
+    reward: the part that is the reward. combine: the parts but the verdict make the reward so (`rewards.combine`).
+    rated: before training every prompt is answered so often, and those with no right answer or only such are left out.
+    shares: of the draws by parts of equal size.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -92,6 +93,8 @@ class Arm:
     rollouts: int | None = None
     tokens: int | None = None
     lag: int = 0
+    reward: str = "reward"
+    combine: Combine | None = None
     rated: int = 0
     shares: tuple[float, ...] = ()
 

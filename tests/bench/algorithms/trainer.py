@@ -20,6 +20,7 @@ from bench.algorithms.tabular import Arm, Policy, Result, Rows, Task, Tensor, sa
 from mmrl.algorithms.algorithm import Algorithm, build_algorithm
 from mmrl.algorithms.rollout_batch import RolloutBatch, concatenate
 from mmrl.config.schema import AlgorithmSection
+from mmrl.scoring.combine import PartRule, TaskRule, rewards_of_group
 
 
 class Trainer:
@@ -126,8 +127,8 @@ class Trainer:
             rollout_NC=rollout_NC,
             rewards_NK=parts_NK,
             reward_names=tuple(parts),
-            weights_NK=torch.tensor([1.0] + [0.0] * (len(parts) - 1)),
-            combined_N=None if self.task.combined is None else self.task.combined(parts_NK, gid_N),
+            weights_NK=torch.tensor([float(name == self.arm.reward) for name in parts]),
+            combined_N=None if self.arm.combine is None else self._combined(parts_NK, gid_N),
             truncated_N=self._truncated(rows),
             version_N=torch.full_like(gid_N, self.step - len(self.older)),
             policy_version=self.step,
@@ -137,6 +138,13 @@ class Trainer:
             step=self.step,
             total_steps=self.arm.steps,
         )
+
+    def _combined(self, parts_NK: Tensor, gid_N: Tensor) -> Tensor:
+        rule = TaskRule(tuple(PartRule(k) for k in range(1, parts_NK.shape[1])), combine=self.arm.combine or "sum")
+        reward_N = torch.zeros(len(gid_N))
+        for gid in gid_N.unique():
+            reward_N[gid_N == gid] = torch.from_numpy(rewards_of_group(parts_NK[gid_N == gid].numpy(), rule)).float()
+        return reward_N
 
     @torch.no_grad()
     def _reported(self, rows: Rows) -> dict[str, Tensor]:

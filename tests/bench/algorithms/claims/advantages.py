@@ -1,9 +1,11 @@
 """The other advantages: without groups, without the std, by the best of k."""
 
+from collections.abc import Callable
+
 import torch
-from bench.algorithms.claim import Claim, final, over_run, plugin
+from bench.algorithms.claim import Claim, over_run, plugin
 from bench.algorithms.tabular import Arm, Result, Rows, Task, Tensor
-from bench.algorithms.tasks import every, first, length, start, target, uniform
+from bench.algorithms.tasks import every, first, graded, start, target, uniform
 
 TASK, HARD = Task(start(0.2), target), Task(start(0.03), target)
 EIGHTS, SINGLES = Arm(steps=20), Arm(group=1, steps=100, lr=0.3)
@@ -14,31 +16,43 @@ SPEED = {"measure": "right, mean over the run", "score": over_run}
 ALONE = "groups of one, 100 steps, right .2"
 
 
-def lengthy(rows: Rows) -> Tensor:
-    """Long right answers and short ones: 1 where the first token is right."""
-    return first(rows)
+def either(rows: Rows) -> Tensor:
+    """Token 0 is right for 7 of 10 prompts, token 1 for the others."""
+    return torch.where(rows.prompt_N % 10 < 7, rows.ids_NC[:, 0] == 0, rows.ids_NC[:, 0] == 1).float()
 
 
-def any_of_four(result: Result) -> float:
-    """Chance that one of four answers is right, mean over prompts."""
-    rows = every(result.policy.own.shape)
-    with torch.no_grad():
-        chance_PS = result.policy.logprobs(rows).sum(1).exp().reshape(result.policy.own.shape[0], -1)
-        right_P = (chance_PS * result.policy.task.truth(rows).reshape(chance_PS.shape)).sum(1)
-    return (1 - (1 - right_P) ** 4).mean().item()
+def brief(rows: Rows) -> Tensor:
+    """Right answers end early; wrong ones are of all lengths."""
+    return ((rows.ids_NC[:, 0] == 0) & (rows.mask_NC.sum(1) <= 2)).float()
 
+
+def any_of(tries: int) -> Callable[[Result], float]:
+    """Chance that one of so many answers is right, mean over prompts."""
+
+    def measure(result: Result) -> float:
+        rows = every(result.policy.own.shape)
+        with torch.no_grad():
+            chance_PS = result.policy.logprobs(rows).sum(1).exp().reshape(result.policy.own.shape[0], -1)
+            right_P = (chance_PS * result.policy.task.truth(rows).reshape(chance_PS.shape)).sum(1)
+        return (1 - (1 - right_P) ** tries).mean().item()
+
+    return measure
+
+
+BLIND = Task(lambda generator: torch.zeros(40, 1, 4, 4), either, own=False, common=True)
+BLIND_SETTING = "40 prompts that the policy cannot tell apart, 28 with one right answer, 12 with another"
+NO_TRADE = (
+    "its signal comes from groups with exactly one right answer, rarer as answers get better; prompts of their own"
+    " logits leave no diversity to be lost by right answers"
+)
+PAIRS = Arm(group=2, steps=40, settings={"advantage": "dr_grpo"})
+BRIEF = Task(uniform(32, 5), brief, end=3)
+SUMS = Arm(group=4, steps=30, lr=0.3, settings={"advantage": "dr_grpo", "aggregation": "seq-mean-token-sum"})
+OPO_SUMS = {"advantage": "grpo", **plugin("opo")}
+GRADED = Task(start(0.03), graded)
+CLONES = "it pushes no answer away: a wrong one has weight near .4, so what is common is made commoner"
 
 CLAIMS = [
-    Claim(
-        "dr_grpo, seq-mean-token-sum-norm",
-        "answers that may end, first token decides; GRPO with seq-mean-token-mean",
-        ENDING,
-        MEANS,
-        {"advantage": "dr_grpo", "aggregation": "seq-mean-token-sum-norm"},
-        "-",
-        measure="tokens of an answer",
-        score=length,
-    ),
     Claim(
         "dr_grpo",
         "right .2, same lr",
@@ -56,13 +70,36 @@ CLAIMS = [
         "grpo, scale batch", "right .03, same lr", HARD, EIGHTS, {"advantage_options": {"scale": "batch"}}, "?", **SPEED
     ),
     Claim(
+        "rloo",
+        "groups of 2, right .2; against dr_grpo, lr halved",
+        TASK,
+        PAIRS,
+        {"advantage": "rloo"},
+        "0",
+        **SPEED,
+        change={"lr": 0.5},
+        why="A is 2 times dr_grpo's in groups of 2, and that is all",
+    ),
+    Claim(
+        "pass_at_k",
+        BLIND_SETTING,
+        BLIND,
+        Arm(lr=0.1),
+        {"advantage": "pass_at_k"},
+        measure="right in 8 tries",
+        score=any_of(8),
+        why="the trade of the paper: what helps one of many tries costs single ones",
+    ),
+    Claim("pass_at_k", BLIND_SETTING, BLIND, Arm(lr=0.1), {"advantage": "pass_at_k"}, "-", measure="right in one try"),
+    Claim(
         "pass_at_k",
         "right .03",
         HARD,
         EIGHTS,
         {"advantage": "pass_at_k"},
-        measure="right in 4 tries",
-        score=any_of_four,
+        measure="right in 8 tries",
+        score=any_of(8),
+        why=NO_TRADE,
     ),
     Claim(
         "pass_at_k",
@@ -70,10 +107,9 @@ CLAIMS = [
         TASK,
         EIGHTS,
         {"advantage": "pass_at_k"},
-        measure="right in 4 tries",
-        score=any_of_four,
-        why="with rewards of 0 and 1 it has signal only from groups with exactly one right answer, which get rarer as"
-        " answers get better",
+        measure="right in 8 tries",
+        score=any_of(8),
+        why=NO_TRADE,
     ),
     Claim(
         "gpg (advantage and loss)",
@@ -135,17 +171,30 @@ CLAIMS = [
         Arm(settings={"advantage": "dr_grpo"}, steps=40),
         {"advantage": "grpo", **plugin("opo")},
         **SPEED,
+        why="less variance shows little where nothing else than variance is changed, and answers are of like lengths",
     ),
-    Claim("weighted_cloning", "right .2", TASK, EIGHTS, plugin("weighted_cloning"), "?", score=final, why="as below"),
+    Claim(
+        "opo", "right answers end early, sums over tokens; against dr_grpo", BRIEF, SUMS, OPO_SUMS, **SPEED, seeds=10
+    ),
+    Claim("weighted_cloning", "right .2", TASK, EIGHTS, plugin("weighted_cloning"), "?", why=CLONES),
+    Claim("weighted_cloning", "right .03", HARD, EIGHTS, plugin("weighted_cloning"), "?", why=CLONES),
     Claim(
         "weighted_cloning",
-        "right .03",
-        HARD,
+        "worth: the share of right tokens",
+        GRADED,
         EIGHTS,
         plugin("weighted_cloning"),
         "?",
-        score=final,
-        why="it pushes no answer away: a wrong one has weight near .4, so what is common is made commoner",
+        measure="worth at the end",
+        why="the source clones recorded robot data, where there is no group to compare in",
     ),
-    Claim("rover", "right .2", TASK, EIGHTS, plugin("rover"), "?"),
+    Claim(
+        "rover",
+        "right .2",
+        TASK,
+        EIGHTS,
+        plugin("rover"),
+        "?",
+        why="it leaves out the std; its claim is of kinds of right answers, below",
+    ),
 ]

@@ -67,6 +67,7 @@ CLAIMS = [
         {"policy_loss_options": {"delta": 4.0}},
         "0",
         **SPEED,
+        why="as above",
     ),
     Claim("dynamic_sampling", "right .02, equal steps", RARE, Arm(steps=15), {"dynamic_sampling": True}, **SPEED),
 ]

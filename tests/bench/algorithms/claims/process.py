@@ -2,8 +2,8 @@
 
 import torch
 from bench.algorithms.claim import Claim, over_run, plugin
-from bench.algorithms.tabular import Arm, Rows, Task, Tensor
-from bench.algorithms.tasks import start, steps_column, target
+from bench.algorithms.tabular import Arm, Result, Rows, Task, Tensor
+from bench.algorithms.tasks import expected, first, start, steps_column, target, uniform
 
 ARM = Arm(steps=25)
 SPEED = {"measure": "right, mean over the run", "score": over_run}
@@ -67,6 +67,37 @@ FLAWED = Task(start(0.1, places=3), target, verdict=lucky, parts=share)
 AGENTS = Task(start(0.2), target, verdict=unlike_agents, parts=roles)
 PLAIN, SHORT = Task(RATE, target), Task(start(0.2), target)
 
+
+def key(rows: Rows, true_N: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    """All of the progress is the first token's."""
+    column = steps_column("progress")(rows, true_N, generator)
+    return {**column, "progress": torch.where(torch.arange(rows.ids_NC.shape[1]) == 0, column["progress"], 0.0)}
+
+
+def done(rows: Rows, true_N: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    """Progress, and whether a step could be carried out."""
+    column = steps_column("progress")(rows, true_N, generator)
+    return {**column, "done": (rows.ids_NC < 2).double(), "done.span": column["progress.span"]}
+
+
+def carried_out(result: Result) -> float:
+    return expected(result, lambda rows: (rows.ids_NC < 2).double().mean(1))
+
+
+KEY, DONE = Task(uniform(32, 4), first, columns=key), Task(start(0.001, places=4), target, columns=done)
+UNIT, WIDE = Arm(steps=25, unit=True, lr=0.1), Arm(steps=25, unit=True, lr=0.2)
+SHARED_OUT = (
+    "alone it gives a token 1 / 4 at most, where GRPO's one right answer of eight has 2.47; and where all tokens of a"
+    " right answer are needed there is nothing to attribute"
+)
+SCORED = Task(RATE, target, columns=signed("scores"))
+SCORED_OFTEN = Task(start(0.2, places=4), target, columns=signed("scores"))
+SIXTEENS, TWOS = Arm(steps=25, group=16, unit=True, lr=0.2), Arm(steps=25, group=2)
+PAIRED = (
+    "of a prompt's answers it trains on one right and one wrong; where all are wrong RLOO is 0, so that the token"
+    " scores weigh nothing just where they would be needed"
+)
+
 CLAIMS = [
     Claim("tempo", "4 tokens, right .02", PLAIN, ARM, plugin("tempo"), **SPEED),
     Claim("tempo", "2 tokens, right .2", SHORT, ARM, plugin("tempo"), **SPEED),
@@ -76,7 +107,33 @@ CLAIMS = [
     Claim("pav", SETTING, Task(RATE, target, columns=values), ARM, plugin("pav"), **SPEED),
     Claim("prime", SETTING, Task(RATE, target, columns=signed("implicit")), ARM, plugin("prime"), **SPEED),
     Claim("span_rewards", SETTING, _task("spans"), ARM, plugin("span_rewards"), **SPEED),
-    Claim("spa", SETTING, _task("progress"), ARM, plugin("spa"), **SPEED),
+    Claim(
+        "spa",
+        "4 tokens of which the first decides; progress says so; steps of equal length",
+        KEY,
+        UNIT,
+        plugin("spa"),
+        **SPEED,
+        why="the claim is of steps that did not contribute: they get nothing",
+    ),
+    Claim(
+        "spa, coef 4",
+        "the same; against dr_grpo",
+        KEY,
+        Arm(steps=25, settings={"advantage": "dr_grpo"}),
+        {"advantage": "grpo", **plugin("spa", coef=4.0)},
+        **SPEED,
+    ),
+    Claim(
+        "spa, grounding",
+        "4 tokens, right .001, tokens 0 and 1 can be carried out; steps of equal length",
+        DONE,
+        WIDE,
+        plugin("spa", grounding="done"),
+        measure="steps that can be carried out",
+        score=carried_out,
+    ),
+    Claim("spa", SETTING, _task("progress"), ARM, plugin("spa"), **SPEED, why=SHARED_OUT),
     Claim(
         "spa",
         "the same, right .2",
@@ -84,21 +141,34 @@ CLAIMS = [
         ARM,
         plugin("spa"),
         **SPEED,
-        why="alone it gives a token 1 / 4 at most, where GRPO's one right answer of eight has 2.47; it adds to that",
+        why=SHARED_OUT,
     ),
     Claim("spa, outcome 1", SETTING, _task("progress"), ARM, plugin("spa", outcome=1.0), **SPEED),
     Claim("srl", SETTING, _task("similarity"), ARM, plugin("srl"), **SPEED),
     Claim("sweet_rl", SETTING, _task("turns"), ARM, plugin("sweet_rl"), **SPEED),
     Claim("rlmec", SETTING, Task(RATE, target, columns=edits), ARM, plugin("rlmec"), **SPEED),
-    Claim("oreal", SETTING, Task(RATE, target, columns=signed("scores")), ARM, plugin("oreal"), **SPEED),
+    Claim("oreal", SETTING, SCORED, ARM, plugin("oreal"), **SPEED, why=PAIRED),
+    Claim("oreal", "the same, right .2", SCORED_OFTEN, ARM, plugin("oreal"), **SPEED, why=PAIRED),
     Claim(
         "oreal",
-        "the same, right .2",
-        Task(start(0.2, places=4), target, columns=signed("scores")),
-        ARM,
+        f"{SETTING}; 16 answers as in the source, steps of equal length",
+        SCORED,
+        SIXTEENS,
         plugin("oreal"),
         **SPEED,
-        why="it trains on two of eight answers, and clones with weight 1",
+        why=PAIRED,
+    ),
+    Claim("oreal", "the same, right .2", SCORED_OFTEN, SIXTEENS, plugin("oreal"), **SPEED, why=PAIRED),
+    Claim(
+        "oreal",
+        "4 tokens, right .02; GRPO is trained on as many answers (2 of 16 a prompt)",
+        SCORED,
+        TWOS,
+        plugin("oreal"),
+        "?",
+        **SPEED,
+        change={"group": 16},
+        why="for eight times the rollouts",
     ),
     Claim(
         "gta",
