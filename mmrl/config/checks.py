@@ -163,7 +163,7 @@ def check_stages(run: Located) -> Problems:
 
 def _unused_sections(run: Located, key: str, stage: StageSection) -> Problems:
     """Sections of a stage that belong to another kind."""
-    for name in ("dpo", "sample"):
+    for name in ("sft", "dpo", "sample"):
         section = getattr(stage, name)
         if stage.kind != name and section != type(section).model_validate({}):
             fact = f"'{key}.{name}' is set but '{key}.kind' is {stage.kind!r}"

@@ -36,7 +36,7 @@ from mmrl.config.section import (
     Probability,
     Section,
 )
-from mmrl.config.stage_sections import DpoSection, SampleSection
+from mmrl.config.stage_sections import DpoSection, SampleSection, SftSection
 
 
 class LoraSection(Section):
@@ -253,6 +253,7 @@ class StageSection(Section):
     rows_from: str | None = Field(
         default=None, description="name of an earlier sample stage, whose rows this one takes; null: those of the data"
     )
+    sft: SftSection = Field(default_factory=lambda: SftSection.model_validate({}), description="of an sft stage")
     dpo: DpoSection = Field(default_factory=lambda: DpoSection.model_validate({}), description="of a dpo stage")
     sample: SampleSection = Field(
         default_factory=lambda: SampleSection.model_validate({}), description="of a sample stage"

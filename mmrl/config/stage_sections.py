@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mmrl.config.section import NonNegativeFloat, PositiveFloat, PositiveInt, Section
+from mmrl.config.section import NonNegativeFloat, PositiveFloat, PositiveInt, Probability, Section
 
 
 class DpoSection(Section):
@@ -22,6 +22,14 @@ class DpoSection(Section):
     )
     sft_weight: NonNegativeFloat = Field(
         default=0.0, description="adds this times the cross-entropy of the chosen replies, mean over their tokens"
+    )
+
+
+class SftSection(Section):
+    """What an `sft` stage makes of demonstrations."""
+
+    thought_dropout: Probability = Field(
+        default=0.0, description="share of the rows whose <think>..</think> is learnt empty (TON: 0.5)"
     )
 
 

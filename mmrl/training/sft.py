@@ -15,7 +15,8 @@ from mmrl.algorithms.batch import Row
 from mmrl.config.schema import StageSection
 from mmrl.data.loader import Loader
 from mmrl.data.prepare import Prepared
-from mmrl.data.sample import GeometryKind
+from mmrl.data.sample import GeometryKind, Sample
+from mmrl.data.thoughts import is_dropped, without_thought
 from mmrl.errors import DataError
 from mmrl.models.packing import group_row
 from mmrl.scoring.geometry import format_geometry
@@ -29,7 +30,8 @@ from mmrl.training.step import Grids, optimizer_step
 class SftStage:
     """Token-mean cross-entropy over the target and the end token.
 
-    The target is the column `demonstration` where a row has one, else the answer; places are in the model's space.
+    The target is the column `demonstration` where a row has one, else the answer; places are in the model's space. With
+    `sft.thought_dropout` the thoughts of some rows are empty (mmrl/data/thoughts.py).
     """
 
     def __init__(self, run: Runtime, section: StageSection, loader: Loader) -> None:
@@ -69,7 +71,13 @@ class SftStage:
         if target is None:
             raise DataError(f"{sample.where}: neither a demonstration nor an answer to imitate")
         text = target_text(target, kind=self.run.geometry_kind(sample.task))
+        if self._drops_thought(sample):
+            text = without_thought(text)
         return [*self.run.processor.encode_text(text), self.run.processor.eos_ids[0]]
+
+    def _drops_thought(self, sample: Sample) -> bool:
+        name = f"{self.run.config.seed}/{self.section.name}/{sample.prompt_id}"
+        return is_dropped(name, share=self.section.sft.thought_dropout)
 
 
 def target_text(target: Any, *, kind: GeometryKind | None) -> str:

@@ -43,7 +43,8 @@ def rows_of(name: str) -> list[dict]:
     if name == "dpo":
         return [{"prompt": f"q{n}", "chosen": "good", "rejected": f"bad {n}"} for n in range(6)]
     task = "ask" if name == "spell" else "multiple choice"
-    return [{"problem": f"q{n}", "answer": "a", "problem_type": task} for n in range(6)]
+    more = {"demonstration": "<think>so</think><answer>a</answer>"} if name == "ton" else {}
+    return [{"problem": f"q{n}", "answer": "a", "problem_type": task, **more} for n in range(6)]
 
 
 def small(path: Path, folder: Path) -> RunConfig:

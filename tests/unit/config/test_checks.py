@@ -64,6 +64,8 @@ CASES = {  # override: the message after its place
     " so ratios would measure the dropout; set it to 0",
     "train={ema_decay: 0.9, zero_stage: 3}": "'train.ema_decay' is set but 'train.zero_stage' is 3, where no process"
     " has whole weights to average; set it to null, or use zero_stage 2 or lower",
+    "stages.a.sft={thought_dropout: 0.5}": "'stages.0.sft' is set but 'stages.0.kind' is 'grpo'; remove it, or set the"
+    " kind to sft",
     "stages.a.early_stop={patience: 2}": "'stages.0.early_stop' is set but the stage is not validated while it runs;"
     " set 'validation.every' and list held-out rows in 'data.val'",
 }
