@@ -161,9 +161,10 @@ class AlgorithmSection(Section):
         default=10000, description="completions in which the steered coefficient follows"
     )
     entropy_coef: float = Field(default=0.0, description="weight of the policy's entropy, which the loss then raises")
-    old_logprobs: Literal["trainer", "sampler"] = Field(
-        default="trainer",
-        description="whose log-probs the ratio compares with; sampler: those of the rollout, without another pass",
+    old_logprobs: Literal["auto", "trainer", "sampler"] = Field(
+        default="auto",
+        description="whose log-probs the ratio compares with; sampler: those of the rollout, without another pass; "
+        "auto: those where they are the trainer's too (engine hf, float32, nothing ahead), else the trainer's",
     )
     value: ValueSection = Field(default_factory=ValueSection, description="value head (advantage gae)")
     rollout_correction: Literal["none", "truncate", "mask"] = Field(

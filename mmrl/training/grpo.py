@@ -29,6 +29,7 @@ from mmrl.training.agreement import GapMeter, gap_problem
 from mmrl.training.beside import Beside
 from mmrl.training.collect import Collector
 from mmrl.training.feature_gap import feature_gap
+from mmrl.training.on_policy import sampled_by_trainer
 from mmrl.training.reference import open_reference
 from mmrl.training.runtime import Runtime
 from mmrl.training.source import RolloutSource
@@ -47,8 +48,10 @@ class GrpoStage:
         self.source = RolloutSource(run, section, loader, self.algorithm)
         self.collector = Collector(run, section, self.source, self.algorithm, self._add_logprobs)
         self.gaps, self._warned = GapMeter(run.config.rollout), False
+        self._reused = self._moved = False  # in this step: no pass for old log-probs; the policy has been updated
 
     def step(self, number: int) -> dict[str, float]:
+        self._reused = self._moved = False
         collected = self.collector.collect(number)
         self.source.begin(number + 1)
         rewards_N, prompts = collected.rewards_N, collected.prompts
@@ -59,6 +62,7 @@ class GrpoStage:
         stats = [self._update(batch.select(rows), prompts) for rows in self._updates(batch, number=number)]
         self.run.updated()
         metrics = {**collected.metrics, **mean_of(stats), **self._agreement(number), **gap}
+        metrics |= {"policy/old_reused": float(self._reused)} if "old" in self._all_needs() else {}
         metrics |= self.beside.learn(batch, lambda: self._rows(batch, prompts))
         self.algorithm.on_step_end(batch, rewards_N, metrics)
         return metrics
@@ -97,7 +101,7 @@ class GrpoStage:
 
         def loss(policy_NC: torch.Tensor, sequences: torch.Tensor, extra: Grids) -> tuple[torch.Tensor, dict]:
             rows = batch.select(sequences)
-            self.gaps.add(policy_NC if rows.old_NC is None else rows.old_NC, rows)
+            self._add_gap(policy_NC, rows)
             advantage_NC, weight_NC = rows.meta["advantage"], rows.meta["weight"]
             return self.algorithm.loss(policy_NC, rows, advantage_NC, weight_NC, denom=denom, extra=extra)
 
@@ -105,7 +109,20 @@ class GrpoStage:
             rows, width = self._rows(batch, prompts), batch.mask_NC.shape[1]
             how = {"settings": self.settings, "num_tokens": width, "requests": requests}
             sums = optimizer_step(self.run.trainer, rows, loss, **how)
+        self._moved = True
         return self.algorithm.step_metrics(sums)
+
+    def _add_gap(self, policy_NC: torch.Tensor, rows: RolloutBatch) -> None:
+        """Where old log-probs are the sampler's own, the trainer's are those of the first update."""
+        if rows.old_NC is None or self._reused or self.algorithm.settings.old_logprobs == "sampler":
+            if not self._moved:
+                self.gaps.add(policy_NC, rows)
+        else:
+            self.gaps.add(rows.old_NC, rows)
+
+    @property
+    def _may_reuse(self) -> bool:
+        return self.algorithm.settings.old_logprobs == "auto"
 
     def _agreement(self, number: int) -> dict[str, float]:
         """Distances of trainer and sampler in the step. One that is too large is said once a stage, or ends the run."""
@@ -132,6 +149,10 @@ class GrpoStage:
         if self.algorithm.settings.old_logprobs == "sampler" and batch.old_NC is None:
             batch = replace(batch, old_NC=batch.rollout_NC)
         wanted = sorted(name for name in names if not batch.has(name))
+        requests = [name for name in wanted if is_request(name)]
+        if "old" in wanted and not requests and self._may_reuse and sampled_by_trainer(batch, self.run):
+            batch, self._reused = replace(batch, old_NC=batch.rollout_NC), True
+            wanted.remove("old")
         if not wanted:
             return batch
         rows, shape = self._rows(batch, prompts), (len(batch), batch.mask_NC.shape[1])

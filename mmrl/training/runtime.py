@@ -163,7 +163,7 @@ class Runtime:
 
         Under ZeRO-3 an engine that shares the trainer's modules has the whole model gathered for it meanwhile.
         """
-        with whole_weights(self.trainer) if self._shares_modules else nullcontext():
+        with whole_weights(self.trainer) if self.shares_modules else nullcontext():
             self.rollout.wake()
             if self.is_engine_stale or not self.rollout.has_weights:
                 self.send_weights()
@@ -171,7 +171,8 @@ class Runtime:
             self.rollout.sleep()
 
     @property
-    def _shares_modules(self) -> bool:
+    def shares_modules(self) -> bool:
+        """Whether the rollout engine's model is the policy itself."""
         return getattr(self.rollout, "model", None) is self.policy
 
     def _weights(self) -> Iterable[tuple[str, torch.Tensor]]:
@@ -179,7 +180,7 @@ class Runtime:
 
         An engine with a model of its own gets them merged, without adapters.
         """
-        if self._shares_modules:
+        if self.shares_modules:
             return self.policy.named_parameters()
         if is_partitioned(self.policy):
             # Cloned: each is valid until the next only, and an engine may hold several until a fused layer is complete.
