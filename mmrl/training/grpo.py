@@ -156,7 +156,6 @@ class GrpoStage:
         if not wanted:
             return batch
         rows, shape = self._rows(batch, prompts), (len(batch), batch.mask_NC.shape[1])
-        requests = [name for name in wanted if is_request(name)]
         with self.run.watch.time("logprobs"):
             if requests or "old" in wanted:
                 old_NC, extra = logprob_pass(
