@@ -61,6 +61,7 @@ class Activations:
     """Bytes of one micro-batch.
 
     text, vision, head: kept for the backward pass by each. passing: what stands beside all of it at the highest point.
+    tower: what is left when the backward pass comes to the tower, last: when it comes to the first layer of all.
     forward: highest point of a pass without gradient (old and reference log-probs, the prompts of a rollout).
     """
 
@@ -68,6 +69,8 @@ class Activations:
     vision: int
     head: int
     passing: int
+    tower: int
+    last: int
     forward: int
 
     @property
@@ -122,12 +125,14 @@ def activations(shape: ModelShape, micro: PassShape, settings: PassSettings) -> 
     kept_vision = 0 if vision is None else _vision_kept(vision, micro, settings)
     head = micro.loss_tokens * text.layer.hidden * settings.value_bytes
     kept = kept_text + kept_vision + head
-    tower_points = 0
-    if vision is not None and settings.tower != "idle":
-        tower_points = kept_vision + _layer_passing(vision.layer, micro.positions, settings, settings.tower)
     text_passing = _layer_passing(text.layer, micro.tokens, settings, settings.text)
-    peak = max(kept + _head_passing(text, micro, settings), kept + text_passing, tower_points)
-    return Activations(kept_text, kept_vision, head, peak - kept, _forward_peak(text, vision, micro, settings))
+    tower, last = kept_vision, text_passing
+    if vision is not None and settings.tower != "idle":
+        last = _layer_passing(vision.layer, micro.positions, settings, settings.tower)
+        tower += last
+    peak = max(kept + _head_passing(text, micro, settings), kept + text_passing, tower)
+    forward = _forward_peak(text, vision, micro, settings)
+    return Activations(kept_text, kept_vision, head, peak - kept, tower, last, forward)
 
 
 def _text_kept(text: TextShape, micro: PassShape, settings: PassSettings) -> int:

@@ -48,13 +48,21 @@ def tower_positions(row: PlannedRow, vision: VisionShape) -> dict[str, tuple[int
 
 
 def heaviest(rows: Sequence[PlannedRow], vision: VisionShape | None, settings: BatchSettings) -> list[PassShape]:
-    """Micro-batches of the two steps that can be heaviest: of the longest prompts, and of those with most vision.
+    """The micro-batches of whichever step is heavier: of the longest prompts, or of those with most vision tokens.
 
     Three completions of 100 tokens on a prompt of 300, 512 tokens a micro-batch: a row of 500 and one of 400 tokens.
     """
     by_length = sorted(rows, key=lambda row: -row.prompt_tokens)[: settings.prompts]
     by_vision = sorted(rows, key=lambda row: -row.vision_tokens)[: settings.prompts]
-    return [micro for chosen in (by_length, by_vision) for micro in _micro_batches(chosen, vision, settings)]
+    steps = [_micro_batches(chosen, vision, settings) for chosen in (by_length, by_vision)]
+    if not settings.runs_tower or vision is None:
+        return steps[0]
+    return max(steps, key=lambda step: max((_weight(micro, vision) for micro in step), default=0))
+
+
+def _weight(micro: PassShape, vision: VisionShape) -> int:
+    """Roughly what a micro-batch keeps: positions of the tower count by its depth."""
+    return micro.tokens + micro.positions * vision.layers // 4
 
 
 def longest_row(rows: Sequence[PlannedRow], settings: BatchSettings) -> int:

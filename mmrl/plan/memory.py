@@ -46,7 +46,8 @@ class Machine:
 class RankMemory:
     """Bytes of one process. activations: of the heaviest micro-batch, None where they are not predicted. rollout: of
     sampling in this process's own modules, None where something else samples. vllm_bytes: of vLLM beside the trainer.
-    gathered: whole weights while sampling under ZeRO-3.
+    gathered: whole weights while sampling under ZeRO-3. accumulates: gradients of earlier micro-batches lie beside the
+    activations of later ones. tower_gradients: those of vision tower and projector.
     """
 
     states: States
@@ -55,12 +56,25 @@ class RankMemory:
     vllm_bytes: int
     gathered: int
     base: int
+    accumulates: bool = True
+    tower_gradients: int = 0
 
     @property
     def training(self) -> int:
-        """The highest point of the backward pass."""
-        found = 0 if self.activations is None else max(self.activations.peak, self.activations.forward)
-        return self._with_base(self.states.resting + self.states.gradients + self.states.buckets + found)
+        return self._with_base(self.states.resting + self.backward)
+
+    @property
+    def backward(self) -> int:
+        """Gradients and activations at the highest point. In a step's only micro-batch gradients come as activations
+        go: none at first, those of the language model when the tower's turn comes, all of them at the end.
+        """
+        gradients, acts = self.states.gradients + self.states.buckets, self.activations
+        if acts is None:
+            return gradients
+        if self.accumulates:
+            return max(gradients + acts.peak, acts.forward)
+        text = max(0, gradients - self.tower_gradients)
+        return max(self.states.buckets + acts.peak, text + acts.tower, gradients + acts.last, acts.forward)
 
     @property
     def step(self) -> int:
@@ -92,10 +106,12 @@ def rank_memory(
     if facts.counts is None:
         return None
     found = states(facts.counts, _state_settings(config, facts, machine, stage))
-    micro_batches = [micro for one in trained_stages(config) for micro in _heaviest(config, facts, rows, machine, one)]
+    steps = [_heaviest(config, facts, rows, machine, stage) for stage in trained_stages(config)]
+    micro_batches = [micro for step in steps for micro in step]
     settings = pass_settings(config, facts)
     planned = [one for one in (activations(facts.shape, micro, settings) for micro in micro_batches) if one is not None]
     highest = max(planned, key=lambda one: max(one.peak, one.forward), default=None)
+    tower = sum(facts.groups.get(name, (0, 0))[1] for name in ("vision_tower", "projector"))
     rollout = rollout_of(config, facts, rows, machine)
     beside = config.rollout.engine == "vllm"
     in_stage_3 = (config.train.zero_stage if stage is None else stage) == 3
@@ -106,6 +122,8 @@ def rank_memory(
         vllm_bytes=_vllm_bytes(config, machine) if beside else 0,
         gathered=facts.counts.total * value_bytes(config) if in_stage_3 and rollout is not None else 0,
         base=machine.base_bytes,
+        accumulates=any(len(step) > 1 for step in steps),
+        tower_gradients=tower * value_bytes(config),
     )
 
 

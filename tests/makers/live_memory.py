@@ -15,13 +15,13 @@ class LiveMemory(TorchDispatchMode):
     """Within the block `live` is what living storages hold that were made in it or given to `watch`; `peak` its highest
     value since `restart`. What an operation holds only while it runs is not seen.
 
-    ignore_above: storages of more bytes than this are left out (buffers that are reserved and never filled).
+    cap: a storage of more bytes counts as so many: DeepSpeed reserves buckets of a size that it never fills.
     """
 
-    def __init__(self, *, ignore_above: int | None = None) -> None:
+    def __init__(self, *, cap: int | None = None) -> None:
         super().__init__()
         self.live = self.peak = 0
-        self._ignore_above = ignore_above
+        self._cap = cap
         self._known: dict[int, Any] = {}
 
     def restart(self) -> None:
@@ -46,9 +46,7 @@ class LiveMemory(TorchDispatchMode):
         key = storage._cdata
         if key in self._known:
             return
-        size = storage.nbytes()
-        if self._ignore_above is not None and size > self._ignore_above:
-            return
+        size = storage.nbytes() if self._cap is None else min(storage.nbytes(), self._cap)
         self._known[key] = weakref.ref(storage, lambda _, key=key, size=size: self._freed(key, size))
         self.live += size
 
