@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 from bench.algorithms.claim import Claim, final, interval, plugin, seen
-from bench.algorithms.claims import process, rl_zvp
+from bench.algorithms.claims import asked, process, rl_zvp, views
 from bench.algorithms.run import claims_of, names
 from bench.algorithms.spec_rl_exact import QUANTILE_95, chi_square, made
 from bench.algorithms.tabular import Arm, Policy, Rows, Task, every, sample
 from bench.algorithms.tasks import start, target
-from bench.algorithms.trainer import train
+from bench.algorithms.trainer import Trainer, train
 
 TASK = Task(start(0.2, prompts=8), target)
 
@@ -72,6 +72,8 @@ def test_named_claims_run():
 def test_the_interval_is_that_of_student():
     low, high = interval([1.0, 2.0, 3.0, 4.0, 5.0])
     assert (low, high) == pytest.approx((3 - 1.9629, 3 + 1.9629), abs=1e-4)
+    low, high = interval([1.0, 2.0, 3.0, 4.0, 5.0] * 2)
+    assert (low, high) == pytest.approx((3 - 1.0662, 3 + 1.0662), abs=1e-3)
 
 
 def test_stale_samples_have_the_log_probs_of_the_older_policy():
@@ -104,6 +106,83 @@ def test_a_hinted_prompt_has_the_logits_of_its_prompt_and_the_hint():
     with torch.no_grad():
         found = policy.distributions(Rows(torch.tensor([1, 3]), ids_NC, torch.ones_like(ids_NC, dtype=torch.bool)))
     torch.testing.assert_close((found[1] - found[0])[:, 0] - (found[1] - found[0])[:, 1], torch.tensor([1.5, 1.5]))
+
+
+def test_a_blurred_view_has_flatter_logits():
+    task = Task(start(0.2, prompts=2), target, hints=(0.0,), blur=0.5)
+    policy = Policy(task.start(torch.Generator().manual_seed(0)), task=task)
+    ids_NC = torch.zeros(2, 2, dtype=torch.int64)
+    with torch.no_grad():
+        plain, blurred = policy.distributions(Rows(torch.tensor([1, 3]), ids_NC, torch.ones_like(ids_NC).bool()))
+    torch.testing.assert_close(blurred[:, 0] - blurred[:, 1], 0.5 * (plain[:, 0] - plain[:, 1]))
+
+
+def test_steps_of_equal_length_do_not_know_the_size_of_the_advantages():
+    arm = Arm(steps=1, unit=True, lr=0.1)
+    moved = []
+    for settings in ({"advantage": "dr_grpo"}, {"advantage": "rloo"}):
+        result = train(TASK, replace(arm, settings=settings), 0)
+        moved.append((result.policy.own - result.start.own).detach())
+    assert moved[0].norm().item() == pytest.approx(0.1 * math.sqrt(8 * 2), abs=1e-5)
+    torch.testing.assert_close(moved[0], moved[1], atol=1e-6, rtol=0)
+
+
+def test_a_run_ends_once_its_tokens_are_sampled():
+    assert train(TASK, Arm(tokens=300), 0).tokens == 3 * 8 * 8 * 2
+    assert train(TASK, Arm(tokens=10**9, steps=2), 0).tokens == 2 * 8 * 8 * 2
+
+
+def test_rated_prompts_without_right_answers_are_left_out():
+    def halves(generator):
+        return torch.cat([torch.full((4,), 0.5), torch.full((4,), 1e-9)])
+
+    task = Task(start(halves, prompts=8), target)
+    result = train(task, Arm(steps=3, prompts=4, rated=8), 0)
+    assert result.rollouts == 8 * 8 + 3 * 4 * 8
+    moved_P = (result.policy.own - result.start.own).detach().flatten(1).norm(dim=1)
+    assert moved_P[4:].tolist() == [0.0] * 4
+    assert moved_P[:4].min() > 0.1
+
+
+def test_shares_decide_which_part_is_drawn():
+    result = train(TASK, Arm(steps=3, prompts=4, shares=(0.0, 1.0)), 0)
+    moved_P = (result.policy.own - result.start.own).detach().flatten(1).norm(dim=1)
+    assert moved_P[:4].tolist() == [0.0] * 4
+    assert moved_P[4:].max() > 0.1
+
+
+def test_parts_can_be_the_reward_or_be_put_together():
+    task = Task(
+        start(0.2, prompts=8), target, parts=lambda rows, true_N, generator: {"none": 0 * true_N, "all": true_N}
+    )
+    still, plain = train(task, Arm(steps=2, reward="none"), 0), train(task, Arm(steps=2), 0)
+    assert still.success[-1] == still.success[0]
+    assert train(task, Arm(steps=2, combine="sum"), 0).success == plain.success
+    assert plain.success[-1] > plain.success[0]
+
+
+def test_asked_prompts_are_those_of_the_answers_they_show():
+    """SPARK's and RISE's labels are checked as they are asked; what judges learn is of the prompts they were."""
+    arm = Arm(steps=2, settings=plugin("spark"))
+    result = train(asked.TEXTS, arm, 0)
+    moved_P = (result.policy.own - result.start.own).detach().flatten(1).norm(dim=1)
+    assert (moved_P[asked.SINGLE : asked.PAIR] > 0).any()
+    assert (moved_P[asked.PAIR : asked.MEND] > 0).any()
+    assert result.success[0] == pytest.approx(train(asked.TEXTS, Arm(steps=1), 0).success[0])
+    rows = Rows(
+        torch.tensor([0, asked.SINGLE, asked.SINGLE + 1, asked.PAIR + 1, asked.PAIR + 4]), torch.zeros(5, 1), None
+    )
+    assert asked.first_is_right(rows).tolist() == [1.0, 1.0, 0.0, 1.0, 0.0]
+
+
+def test_a_clip_is_seen_with_as_many_black_frames_as_the_hook_makes():
+    """With the whole outside masked 6 of 8 frames are black; a run's second half shows clips as they are."""
+    trainer = Trainer(views.grounding(0.2, 0.4), Arm(steps=10, settings=views.VIDEO), 0)
+    shown = []
+    for step in (0, 5):
+        trainer.pool.progress = step / 10
+        shown.append(trainer._shown(3))
+    assert shown == [3 + 5 * 32, 3]  # .8 of 6
 
 
 def test_every_file_has_claims_with_both_arms():

@@ -37,5 +37,12 @@ CLAIMS = [
         why="as above, and the rescue rarely finds one",
     ),
     Claim("aero", "10240 rollouts, 128 prompts .9", EASY, BUDGET, plugin("aero")),
-    Claim("aero", "5120 rollouts, prompts of .98, .3 and .02", MIXED, SMALL, plugin("aero")),
+    Claim(
+        "aero",
+        "5120 rollouts, prompts of .98, .3 and .02",
+        MIXED,
+        SMALL,
+        plugin("aero"),
+        why="the rescue tries the quarter of .02 up to 16 times each: what it finds there others lose in steps",
+    ),
 ]

@@ -83,8 +83,6 @@ JUDGES = {"measure": "answers judged rightly", "score": judges}
 SPEED = {"measure": "right, mean over the run", "score": over_run}
 ABOUT = "16 questions of 4 answers, and prompts for judging each"
 
-LAST = 0.2 * torch.ones(4, 4)
-
 
 def reference(rate: float):
     """The thought is two tokens; behind a right one the right answer is likely, behind another it is not."""

@@ -28,7 +28,15 @@ SETTING = "stale by 8 steps, a common answer worth .8 beside the rare best"
 CLAIMS = [
     Claim("TIS", SETTING, SECOND_BEST, STALE, TIS, measure="worth at the end", named=True),
     Claim("TIS", f"{SETTING}, lr doubled", SECOND_BEST, FAST, TIS, measure="worth at the end", named=True),
-    Claim("TIS", "the same, stale by 4 steps", SECOND_BEST, FRESHER, TIS, measure="worth at the end"),
+    Claim(
+        "TIS",
+        "the same, stale by 4 steps",
+        SECOND_BEST,
+        FRESHER,
+        TIS,
+        measure="worth at the end",
+        why="half as stale, it overshoots less: the same sign within chance",
+    ),
     Claim(
         "TIS",
         "stale by 8 steps, one right answer of three tokens",

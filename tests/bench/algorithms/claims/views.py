@@ -74,6 +74,21 @@ def grounding(rate: float, nats: float) -> Task:
 
 
 VIDEO = plugin("video_tg", interval="interval")
+REFLECTED = plugin("video_tg", interval="interval", timestamps="seen", mask=0.0)
+
+
+def mislabelled(prompt: int) -> dict[str, object]:
+    """Half of the rows are annotated in part only: another model finds what fits the query outside the interval."""
+    return {"mean_score": 0.1, "interval": [2.0, 3.5], "seen": [2.5, 6.0] if prompt < 16 else [2.5]}
+
+
+def as_annotated(rows: Rows, true_N: Tensor, generator: torch.Generator) -> Tensor:
+    """Where the annotation is wrong it is the answer of ones that is paid."""
+    return torch.where(rows.prompt_N < 16, (rows.ids_NC == 1).all(1).float(), true_N)
+
+
+PARTLY = Task(start(0.05), target, verdict=as_annotated, common=True, of_prompt=mislabelled)
+PARTLY_APART = Task(start(0.05), target, verdict=as_annotated, of_prompt=mislabelled)
 
 
 def by_mode(rows: Rows) -> Tensor:
@@ -128,6 +143,20 @@ CLAIMS = [
         Arm(steps=30),
         VIDEO,
         why="masked clips are solved by all of a group, which teaches nothing",
+    ),
+    Claim(
+        "video_tg, boundary reflection",
+        "half of the rows annotated wrongly, shared logits, right .05",
+        PARTLY,
+        Arm(steps=20, prompts=8, lr=0.1),
+        REFLECTED,
+    ),
+    Claim(
+        "video_tg, boundary reflection",
+        "the same, own logits",
+        PARTLY_APART,
+        Arm(steps=20, prompts=8),
+        REFLECTED,
     ),
     Claim(
         "thinking_modes",
