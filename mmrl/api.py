@@ -49,10 +49,14 @@ def preprocess(
     rehash: bool = False,
     workers: int | None = None,
     level: CacheLevel | None = None,
+    shard: str | None = None,
+    retry_quarantined: bool = False,
+    ray: bool = False,
 ) -> int:
     """`mmrl preprocess`: 0, or 1 when a medium could not be stored.
 
     workers: at least 1; None: `data.decode_workers`. level: None: features where `cache.level` says so, else pixels.
+    shard: `i/n` or `auto`, the part of the media that this call does. ray: decoders are Ray's.
     """
     from mmrl.errors import ConfigError
 
@@ -66,10 +70,13 @@ def preprocess(
     from mmrl.config.run_checks import check_run
     from mmrl.data.preprocess.run import Options
     from mmrl.data.preprocess.run import preprocess as run
+    from mmrl.data.preprocess.shards import WHOLE, parse_shard
 
     check_run(located(loaded), training=False)
     chosen = level or ("features" if loaded.cache.level == "features" else "pixels")
-    return run(loaded, Options(rehash=rehash, workers=workers, level=chosen))
+    part = WHOLE if shard is None else parse_shard(shard)
+    options = Options(rehash, workers, chosen, part, retry_quarantined=retry_quarantined, ray=ray)
+    return run(loaded, options)
 
 
 def check(config: str | Path | RunConfig, *overrides: str, media: MediaChoice = "sample") -> int:

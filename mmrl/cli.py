@@ -95,6 +95,7 @@ def check(
     epilog=example(
         "mmrl preprocess my.yaml --workers 16",
         "mmrl preprocess my.yaml --level features --model /models/Qwen2.5-VL-3B-Instruct",
+        "mmrl preprocess my.yaml --shard 0/4 --max-gb 500",
     )
 )
 def preprocess(
@@ -107,12 +108,27 @@ def preprocess(
         typer.Option(help="features: also what the model's frozen vision modules make of them; default: cache.level."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Model instead of the configuration's model.path.")] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N|auto", help="This part of the media only, from 0; auto: as torchrun or Slurm number."
+        ),
+    ] = None,
+    max_gb: Annotated[
+        float | None, typer.Option("--max-gb", min=0.0, help="Refuse to fill the cache above this; see cache.max_gb.")
+    ] = None,
+    retry_quarantined: Annotated[
+        bool, typer.Option("--retry-quarantined", help="Try again what failed or hung before.")
+    ] = False,
+    ray: Annotated[bool, typer.Option("--ray", help="Decode on a Ray cluster.")] = False,
 ) -> None:
     """Store the pixels of all pictures and clips in the cache, or also their features."""
     from mmrl import api
 
     changes = [*(overrides or ()), *([] if model is None else [f"model.path={model}"])]
-    raise typer.Exit(api.preprocess(config, *changes, rehash=rehash, workers=workers, level=level))
+    changes += [] if max_gb is None else [f"cache.max_gb={max_gb}"]
+    more = {"level": level, "shard": shard, "retry_quarantined": retry_quarantined, "ray": ray}
+    raise typer.Exit(api.preprocess(config, *changes, rehash=rehash, workers=workers, **more))
 
 
 @app.command(

@@ -82,6 +82,10 @@ class LateMediaError(MediaError):
     """A picture or clip whose reader hung until its time was over."""
 
 
+class ChangedMediaError(MediaError):
+    """A picture or clip whose file changed while it was opened: nothing is known about either content."""
+
+
 class PromptTooLongError(MmrlError):
     """A rendered prompt above the limit. The message gives tokens per medium and the largest budget that fits."""
 
@@ -100,6 +104,10 @@ class CacheCorruptError(CacheError):
 
 class CacheRecipeError(CacheError):
     """An entry stored under a key that its own recipe does not produce."""
+
+
+class CacheRemoteError(CacheError):
+    """The object storage of `cache.remote` cannot be opened, read or written."""
 
 
 class EngineError(MmrlError):

@@ -6,7 +6,15 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from mmrl.config.section import BudgetClass, NonNegativeInt, PositiveFloat, PositiveInt, Probability, Section
+from mmrl.config.section import (
+    BudgetClass,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Probability,
+    Section,
+)
 
 
 class VideoSection(Section):
@@ -14,7 +22,10 @@ class VideoSection(Section):
         default="pyav", description="library that decodes clips"
     )
     deadline_s: PositiveFloat = Field(
-        default=120.0, description="a decoder that takes longer is killed; the clip fails"
+        default=120.0, description="a decoder that takes longer for one file is killed; the file fails"
+    )
+    deadline_s_per_gb: NonNegativeFloat = Field(
+        default=300.0, description="further seconds a decoder has for each gigabyte of the file"
     )
     broken_tail: Literal["use_decoded", "error"] = Field(
         default="error", description="a clip whose end does not decode: sample from what decodes, or fail"

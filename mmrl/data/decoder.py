@@ -21,6 +21,7 @@ import torch
 
 from mmrl.config.schema import BudgetClass, VideoSection
 from mmrl.data.channel import start_program
+from mmrl.data.file_bytes import source_size
 from mmrl.data.locations import PdfPage
 from mmrl.data.opening import OpenedMedia, OpenJob, open_medium, reader_of
 from mmrl.data.sample import MediaRef
@@ -145,6 +146,11 @@ class MediaOpener:
             self._processes.remove(process)
 
 
+def deadline_s(ref: MediaRef, video: VideoSection) -> float:
+    """Seconds that opening a medium may take: the more, the larger its file is."""
+    return video.deadline_s + video.deadline_s_per_gb * source_size(ref) / 1e9
+
+
 class _DecoderProcess:
     """One decoder process and the job it works on."""
 
@@ -172,8 +178,8 @@ class _DecoderProcess:
 
     def start_job(self, number: int, job: OpenJob, *, video: VideoSection) -> None:
         self.number, self._job = number, job
-        self._job_seconds = video.deadline_s
-        self._deadline = time.monotonic() + (video.deadline_s if self._ready else START_LIMIT_S)
+        self._job_seconds = deadline_s(job.ref, video)
+        self._deadline = time.monotonic() + (self._job_seconds if self._ready else START_LIMIT_S)
         with contextlib.suppress(ConnectionError):  # it died while idle; reading its answer reports that
             self.channel.send((tuple(job), video))
 
@@ -202,7 +208,7 @@ class _DecoderProcess:
             raise MmrlError(f"a decoder process was not ready after {START_LIMIT_S:g} s; is the machine overloaded?")
         assert self._job is not None
         reader = reader_of(self._job.ref, video).partition(" ")[0]
-        reason = f"reader {reader} hung for {video.deadline_s:g} s (data.video.deadline_s) and was killed"
+        reason = f"reader {reader} hung for {round(self._job_seconds, 2):g} s (data.video.deadline_s) and was killed"
         return LateMediaError(source_name(self._job.ref), reason)
 
     def _error(self, reason: str) -> MediaError:

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mmrl.data.archives import read_member
-from mmrl.data.locations import ArchiveMember, FileSource, RawBytes, Url
+import numpy as np
+
+from mmrl.data.archives import find_member, read_member
+from mmrl.data.locations import ArchiveMember, FileSource, FrameFiles, PdfPage, RawBytes, Url
+from mmrl.data.sample import MediaRef
 from mmrl.data.source import check_file, media_errors
 from mmrl.errors import MediaError
 
@@ -37,6 +40,31 @@ def read_bytes(source: FileSource) -> bytes:
     if not data:
         raise MediaError(source, "the file is empty")
     return data
+
+
+def source_size(ref: MediaRef) -> int:
+    """Bytes that have to be read for a medium; 0 where that is not known: a file not there, or not fetched yet.
+
+    Frame files count as many times the first one.
+    """
+    source = ref.source
+    if isinstance(source, np.ndarray):
+        return source.nbytes
+    if isinstance(source, FrameFiles):
+        return _file_size(source.files[0]) * len(source.files)
+    return _file_size(source.file if isinstance(source, PdfPage) else source)
+
+
+def _file_size(source: FileSource) -> int:
+    try:
+        if isinstance(source, RawBytes):
+            return len(source.data)
+        if isinstance(source, ArchiveMember):
+            return find_member(source).size
+        path = on_disk(source)
+        return path.stat().st_size if path is not None else 0
+    except (OSError, ValueError):  # of which MediaError is one
+        return 0
 
 
 @contextmanager

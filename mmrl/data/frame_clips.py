@@ -27,7 +27,7 @@ class MemoryClip:
         if not fps or fps <= 0:
             raise MediaError(name, f"source_fps must be its frames per second, not {fps}")
         self._frames_FHW3 = frames_FHW3
-        self.info = _constant_rate(len(frames_FHW3), (frames_FHW3.shape[2], frames_FHW3.shape[1]), fps)
+        self.info = constant_rate(len(frames_FHW3), (frames_FHW3.shape[2], frames_FHW3.shape[1]), fps)
 
     def frames(self, indices: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
         """See mmrl.data.video.Clip.frames."""
@@ -50,7 +50,7 @@ class FrameFilesClip:
             if other != size:
                 sizes = f"{other[0]}x{other[1]} pixels, the first frame {size[0]}x{size[1]}"
                 raise MediaError(frames, f"frames of different sizes: {file} has {sizes}")
-        self.info = _constant_rate(len(frames.files), size, fps)
+        self.info = constant_rate(len(frames.files), size, fps)
 
     def frames(self, indices: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
         """See mmrl.data.video.Clip.frames. A frame that cannot be opened is an error that names its file."""
@@ -60,6 +60,7 @@ class FrameFilesClip:
         """Nothing is held open."""
 
 
-def _constant_rate(count: int, size: tuple[int, int], fps: float) -> ClipInfo:
+def constant_rate(count: int, size: tuple[int, int], fps: float) -> ClipInfo:
+    """What is known of `count` upright frames of one size, (width, height), shown at one rate."""
     times_s = tuple(index / fps for index in range(count))
     return ClipInfo(times_s, start_s=0.0, size=size, rotation=0, codec="raw", container="none", fps=fps)

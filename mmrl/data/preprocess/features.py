@@ -8,18 +8,23 @@ from mmrl.data.feature_cache import FeatureCache
 from mmrl.data.rendered import MediaEntry
 
 
+def features_of(config: RunConfig, pixels: PixelCache) -> FeatureCache:
+    """The features of the configuration's model, which is loaded: its weights are part of every key."""
+    from mmrl.models.features import VisionEncoder
+    from mmrl.models.load import load_weights, processor_of
+    from mmrl.training import distributed
+    from mmrl.training.media_cache import stored_type
+
+    model = load_weights(config.model).to(distributed.device())
+    encoder = VisionEncoder.of(model, processor_of(config.model), config.model)
+    return FeatureCache(pixels, encoder, stored=stored_type(config))
+
+
 class FeatureMaker:
     """Makes the features of entries of pixels that have none yet, with the weights of `model.path`."""
 
     def __init__(self, config: RunConfig, pixels: PixelCache) -> None:
-        from mmrl.models.features import VisionEncoder
-        from mmrl.models.load import load_weights, processor_of
-        from mmrl.training import distributed
-        from mmrl.training.media_cache import stored_type
-
-        model = load_weights(config.model).to(distributed.device())
-        self._encoder = VisionEncoder.of(model, processor_of(config.model), config.model)
-        self._cache = FeatureCache(pixels, self._encoder, stored=stored_type(config))
+        self._cache = features_of(config, pixels)
         self._cache.store.remove_stale_temporaries()
 
     def make(self, request: Request, pixels: MediaEntry, video: VideoSection) -> None:
@@ -35,5 +40,5 @@ class FeatureMaker:
             f"features: {counts['features_misses'] + counts['features_rebuilt']:.0f} made, "
             f"{counts['features_hits']:.0f} already cached, {counts['features_bytes_written'] / 1e6:.1f} MB written as "
             f"{self._cache.stored}, {counts['features_seconds_build']:.1f} s in the vision modules "
-            f"{self._encoder.weights[:12]}"
+            f"{self._cache.encoder.settings['weights'][:12]}"
         )

@@ -10,7 +10,7 @@ from mmrl.config.schema import DataSection, DatasetSection, RunConfig
 from mmrl.data.budgets_of import resolve_budget
 from mmrl.data.opening import OpenJob
 from mmrl.data.readers import SampleSet, read_datasets
-from mmrl.data.sample import MediaRef, Sample
+from mmrl.data.sample import MediaKind, MediaRef, Sample
 from mmrl.data.skipped import SkippedLog
 from mmrl.data.vision import VisionGeometry
 
@@ -23,14 +23,11 @@ class Medium:
     section: DatasetSection
     row: int
     number: int
+    kind: MediaKind
 
     @property
     def sample(self) -> Sample:
         return self.samples[self.row]
-
-    @property
-    def ref(self) -> MediaRef:
-        return self.sample.media[self.number]
 
     def job(self, config: RunConfig, geometry: VisionGeometry) -> OpenJob:
         sample = self.sample
@@ -50,8 +47,14 @@ def distinct_media(
 
     Bytes and pixels in rows and clips of frame files are told apart later, when they are hashed.
     """
+    return [medium for medium, _ in named_media(config, data, skipped=skipped, sample_id=sample_id)]
+
+
+def named_media(
+    config: RunConfig, data: DataSection, *, skipped: SkippedLog, sample_id: str | None = None
+) -> Iterator[tuple[Medium, MediaRef]]:
+    """The same one by one, each with what its row says of it, which is not to be kept: it may hold pixels."""
     seen: set[tuple] = set()
-    media = []
     for section, samples, row in _rows(data, skipped):
         sample = samples[row]
         if sample_id not in (None, sample.sample_id):
@@ -61,8 +64,7 @@ def distinct_media(
             name = (ref.source, ref.kind, budget, ref.start_s, ref.end_s) if ref.has_name else None
             if name is None or name not in seen:
                 seen.update([] if name is None else [name])
-                media.append(Medium(samples, section, row, number))
-    return media
+                yield Medium(samples, section, row, number, ref.kind), ref
 
 
 def _rows(data: DataSection, skipped: SkippedLog) -> Iterator[tuple[DatasetSection, SampleSet, int]]:
