@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -64,6 +64,9 @@ def cache_explain(
     config: Config,
     overrides: Overrides = None,
     sample: Annotated[str | None, typer.Option(help="Only the media of the sample with this id.")] = None,
+    level: Annotated[
+        Literal["pixels", "features"], typer.Option(help="Entries of which level; for features the model is loaded.")
+    ] = "pixels",
 ) -> None:
     """Say which media of CONFIG miss the cache, and why."""
     from mmrl.config.load import load_config
@@ -71,4 +74,4 @@ def cache_explain(
     loaded = load_config(config, overrides or ())
     from mmrl.data.cache_cli import explain
 
-    raise typer.Exit(explain(loaded, sample=sample))
+    raise typer.Exit(explain(loaded, sample=sample, level=level))

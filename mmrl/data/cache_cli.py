@@ -16,7 +16,9 @@ from rich.progress import track
 from mmrl.config.schema import RunConfig
 from mmrl.data import pack as packing
 from mmrl.data.cache import PIXELS, PixelCache, Request
-from mmrl.data.entry_file import StoredEntry, read_entry
+from mmrl.data.container import decode
+from mmrl.data.entry_file import read_entry
+from mmrl.data.feature_cache import FEATURES, FeatureRequest, stored_features
 from mmrl.data.fingerprint import (
     Fingerprint,
     Remembered,
@@ -26,6 +28,7 @@ from mmrl.data.fingerprint import (
     remembered_source,
     stamp_of,
 )
+from mmrl.data.preprocess.features import features_of
 from mmrl.data.preprocess.media import data_sections, distinct_media
 from mmrl.data.recipe import Recipe, differences, told_apart
 from mmrl.data.skipped import SkippedLog
@@ -34,7 +37,7 @@ from mmrl.data.store import EntryStore
 from mmrl.errors import CacheCorruptError, CacheError, CacheRecipeError, ConfigError, MediaError
 from mmrl.models.load import geometry_of
 
-LEVELS = (PIXELS,)
+LEVELS = (PIXELS, FEATURES)
 _LEAST_SHARD = 10**6
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -43,15 +46,9 @@ _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 def stores(folder: Path) -> list[EntryStore]:
     """The levels that a cache folder holds. Raises CacheError when it is no folder."""
-    pixel_store(folder)
-    return [EntryStore(folder / level) for level in LEVELS if (folder / level).is_dir()]
-
-
-def pixel_store(folder: Path) -> EntryStore:
-    """The pixel entries of a cache folder. Raises CacheError when it is none."""
     if not folder.is_dir():
         raise CacheError(f"{folder}: no such cache folder")
-    return EntryStore(folder / PIXELS)
+    return [EntryStore(folder / level) for level in LEVELS if (folder / level).is_dir()]
 
 
 def ls(folder: Path) -> int:
@@ -63,24 +60,24 @@ def ls(folder: Path) -> int:
     counts: Counter[Recipe] = Counter()
     sizes: Counter[Recipe] = Counter()
     bad: list[str] = []
-    packed = 0
-    store = pixel_store(folder)
-    for item in store.items():
-        try:
-            entry = _entry(store, item.key, verify=False)
-        except CacheCorruptError as error:
-            bad.append(str(error))
-            continue
-        if entry is not None:
-            recipe = Recipe(entry.recipe).without_part()
-            counts[recipe] += 1
-            sizes[recipe] += item.size
-            packed += item.packed
-    bad += store.shards.problems()
+    packed = shards = 0
+    for store in stores(folder):
+        for item in store.items():
+            try:
+                recipe = _recipe_in(store, item.key)
+            except CacheCorruptError as error:
+                bad.append(str(error))
+                continue
+            if recipe is not None:
+                counts[recipe.without_part()] += 1
+                sizes[recipe.without_part()] += item.size
+                packed += item.packed
+        bad += store.shards.problems()
+        shards += len(store.shards.paths())
     described = _descriptions(list(counts))
     for recipe in sorted(counts, key=lambda recipe: (-counts[recipe], described[recipe])):
         console.print(f"{counts[recipe]:8} entries {_megabytes(sizes[recipe]):>12}  {described[recipe]}", markup=False)
-    in_shards = f", {packed} of them packed in {len(store.shards.paths())} shards" if packed else ""
+    in_shards = f", {packed} of them packed in {shards} shards" if packed else ""
     console.print(f"{counts.total():8} entries {_megabytes(sizes.total()):>12}  in {folder}{in_shards}", markup=False)
     _print_problems(console, bad)
     return 1 if bad else 0
@@ -93,10 +90,10 @@ def verify(folder: Path) -> int:
     content hash (the file changed, its size and time did not) is mended in the memory, and counted as a problem too.
     """
     console = Console(soft_wrap=True, highlight=False)
-    store = pixel_store(folder)
-    entries = list(store.items())
-    problems = store.shards.problems()
-    for item in track(entries, "entries", console=Console(stderr=True)):
+    levels = stores(folder)
+    entries = [(store, item) for store in levels for item in store.items()]
+    problems = [problem for store in levels for problem in store.shards.problems()]
+    for store, item in track(entries, "entries", console=Console(stderr=True)):
         try:
             check_entry(store, item.key)
         except (CacheCorruptError, CacheRecipeError) as error:
@@ -128,16 +125,31 @@ def check_entry(store: EntryStore, key: str) -> bool:
     mapped = store.find(key)
     if mapped is None:
         return False
-    entry = read_entry(mapped.where, mapped.bytes_N, verify=True)
-    own = Recipe(entry.recipe).key(Fingerprint(**json.loads(entry.source)))
+    container = decode(mapped.where, mapped.bytes_N, verify=True)
+    if FEATURES in container:
+        stored_features(mapped, verify=False)
+    else:
+        read_entry(mapped.where, mapped.bytes_N, verify=False)
+    own = Recipe(container.metadata["recipe"]).key(Fingerprint(**json.loads(container.metadata["source"])))
     if own != key:
         raise CacheRecipeError(f"{mapped.where}: holds the entry {own}, stored under another recipe's name")
     return True
 
 
-def _entry(store: EntryStore, key: str, *, verify: bool) -> StoredEntry | None:
+def _recipe_in(store: EntryStore, key: str) -> Recipe | None:
+    """The recipe of an entry, of which the head alone is read; None when there is none. Raises CacheCorruptError."""
+    metadata = _metadata(store, key)
+    return None if metadata is None else Recipe(metadata["recipe"])
+
+
+def _metadata(store: EntryStore, key: str) -> dict[str, str] | None:
     mapped = store.find(key)
-    return None if mapped is None else read_entry(mapped.where, mapped.bytes_N, verify=verify)
+    if mapped is None:
+        return None
+    metadata = decode(mapped.where, mapped.bytes_N, verify=False).metadata
+    if not {"recipe", "source"} <= metadata.keys():
+        raise CacheCorruptError(f"{mapped.where}: the header is damaged (no recipe)")
+    return metadata
 
 
 def pack(folder: Path, *, shard_size: str) -> int:
@@ -168,19 +180,21 @@ def _print_packing(done: list[packing.Packing], what: str) -> int:
 def prune(folder: Path, *, size: str) -> int:
     """Delete entries until those left take at most `size` (`20GB`, `500 MiB`, `0`); unused longest go first."""
     limit = parse_size(size)
-    store = pixel_store(folder)
-    freed_temporaries = store.remove_stale_temporaries()
-    by_use = sorted(store.items(), key=lambda item: item.last_use)
-    kept = total = sum(item.size for item in by_use)
-    removed: list[str] = []
-    for item in by_use:
+    levels = stores(folder)
+    freed_temporaries = sum(store.remove_stale_temporaries() for store in levels)
+    by_use = sorted(((item, store) for store in levels for item in store.items()), key=lambda pair: pair[0].last_use)
+    kept = total = sum(item.size for item, _ in by_use)
+    removed: dict[EntryStore, list[str]] = {store: [] for store in levels}
+    for item, store in by_use:
         if kept <= limit:
             break
-        removed.append(item.key)
+        removed[store].append(item.key)
         kept -= item.size
-    store.remove(removed)
+    for store, keys in removed.items():
+        store.remove(keys)
+    count = sum(map(len, removed.values()))
     Console(soft_wrap=True, highlight=False).print(
-        f"{len(removed)} entries removed, {len(by_use) - len(removed)} left; {_megabytes(total)} -> {_megabytes(kept)}"
+        f"{count} entries removed, {len(by_use) - count} left; {_megabytes(total)} -> {_megabytes(kept)}"
         f"{f', {_megabytes(freed_temporaries)} of unfinished files removed' if freed_temporaries else ''}",
         markup=False,
     )
@@ -195,15 +209,17 @@ def parse_size(text: str) -> int:
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
-def explain(config: RunConfig, *, sample: str | None = None) -> int:
+def explain(config: RunConfig, *, sample: str | None = None, level: str = PIXELS) -> int:
     """Say for each medium of a configuration (of one sample, by id) whether it is cached, and if not why.
+
+    level: of features the model's weights decide too, so it is loaded.
 
     Media that miss for the same reason are counted in one line, with the first of them. Returns 1 when any misses.
     """
     console = Console(soft_wrap=True, highlight=False)
     reasons: dict[str, list[str]] = defaultdict(list)
     hits = 0
-    for medium, reason in misses(config, sample=sample):
+    for medium, reason in misses(config, sample=sample, level=level):
         if reason is None:
             hits += 1
         else:
@@ -219,9 +235,10 @@ def explain(config: RunConfig, *, sample: str | None = None) -> int:
     return 1 if reasons else 0
 
 
-def misses(config: RunConfig, *, sample: str | None = None) -> Iterator[tuple[str, str | None]]:
+def misses(config: RunConfig, *, sample: str | None = None, level: str = PIXELS) -> Iterator[tuple[str, str | None]]:
     """(name of a medium, None for a hit or the reason of its miss), opening none."""
-    cache = PixelCache(Path(config.cache.dir), on_miss="error", verify="always")
+    pixels = PixelCache(Path(config.cache.dir), on_miss="error", verify="always")
+    cache = features_of(config, pixels) if level == FEATURES else pixels
     geometry = geometry_of(config.model)
     stored = _by_content(cache.store)
     past = _past_contents(cache.folder / PixelCache.INDEX)
@@ -238,7 +255,7 @@ def misses(config: RunConfig, *, sample: str | None = None) -> Iterator[tuple[st
 
 
 def explain_miss(
-    request: Request, store: EntryStore, stored: dict[str, list[Recipe]], past: dict[str, set[str]]
+    request: Request | FeatureRequest, store: EntryStore, stored: dict[str, list[Recipe]], past: dict[str, set[str]]
 ) -> str | None:
     """Why a request has no entry it may use; None when it has one.
 
@@ -256,7 +273,7 @@ def explain_miss(
     return "no entry: pruned or never cached"
 
 
-def _damage(request: Request, store: EntryStore) -> str | None:
+def _damage(request: Request | FeatureRequest, store: EntryStore) -> str | None:
     try:
         there = check_entry(store, request.key)
     except CacheError as error:
@@ -268,9 +285,9 @@ def _by_content(store: EntryStore) -> dict[str, list[Recipe]]:
     recipes: dict[str, list[Recipe]] = defaultdict(list)
     for item in store.items():
         with contextlib.suppress(CacheCorruptError):  # `verify` names these
-            entry = _entry(store, item.key, verify=False)
-            if entry is not None:
-                recipes[json.loads(entry.source)["sha256"]].append(Recipe(entry.recipe))
+            metadata = _metadata(store, item.key)
+            if metadata is not None:
+                recipes[json.loads(metadata["source"])["sha256"]].append(Recipe(metadata["recipe"]))
     return recipes
 
 
@@ -309,7 +326,12 @@ def _describe(recipe: Recipe) -> str:
         f", at most {budget['max_frames']} frames at {budget['sample_fps']:g} fps" if "max_frames" in budget else ""
     )
     pixels = f"{budget['min_pixels']}..{budget['max_pixels']} pixels"
-    return f"{fields['kind']}: {pixels}{frames}, patches of {sizing['patch_size']}, {fields['reader']}"
+    patches = f", patches of {sizing['patch_size']}" if "patch_size" in sizing else f", {sizing.get('layout')}"
+    text = f"{fields['kind']}: {pixels}{frames}{patches}, {fields['reader']}"
+    if fields.get("level") != FEATURES:
+        return text
+    model = fields["model"]
+    return f"features of {text}; {model['family']} {model['weights'][:12]}, stored as {fields['stored']}"
 
 
 def _megabytes(count: int) -> str:

@@ -29,12 +29,13 @@ from mmrl.config.schema import BudgetClass, VideoSection
 from mmrl.data.cache import CacheMetrics, Opener, PixelCache, Request
 from mmrl.data.container import compact, decode, encode
 from mmrl.data.decoder import MediaOpener
-from mmrl.data.fingerprint import ContentHashes
+from mmrl.data.fingerprint import ContentHashes, Fingerprint
+from mmrl.data.mapping import Mapped
 from mmrl.data.opening import OpenJob
 from mmrl.data.recipe import Recipe, differences
 from mmrl.data.rendered import MediaEntry, MediumFeatures
 from mmrl.data.sample import MediaRef
-from mmrl.data.store import EntryStore, Mapped
+from mmrl.data.store import EntryStore
 from mmrl.data.vision import VisionGeometry
 from mmrl.errors import CacheCorruptError, CacheError, CacheMissError, CacheRecipeError, MediaError
 
@@ -88,6 +89,14 @@ class FeatureRequest:
     video: VideoSection
     recipe: Recipe
     key: str
+
+    @property
+    def source(self) -> Fingerprint:
+        return self.pixels.source
+
+    @property
+    def name(self) -> str:
+        return self.pixels.name
 
 
 def feature_recipe(pixels: Recipe, settings: Mapping[str, Any], *, stored: str) -> Recipe:
