@@ -3,7 +3,7 @@ export OMP_NUM_THREADS := 1
 export TOKENIZERS_PARALLELISM := false
 BIN := .venv/bin
 
-.PHONY: quickstart test lint install clean
+.PHONY: quickstart test lint bench install clean
 
 quickstart: .venv/installed
 	$(BIN)/python datasets/quickstart/prepare.py
@@ -16,10 +16,14 @@ test: .venv/installed
 lint: .venv/installed
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/pyright --pythonpath $(BIN)/python
 
+bench: .venv/installed
+	./tools/install_bench.sh
+	$(BIN)/python tests/bench/run_all.py
+
 install: .venv/installed
 
 .venv/installed: pyproject.toml requirements/lock.txt requirements/overrides.txt tools/install.sh
 	./tools/install.sh
 
 clean:
-	rm -rf .venv runs .mmrl_cache quickstart_data
+	rm -rf .venv .venv-bench runs .mmrl_cache quickstart_data

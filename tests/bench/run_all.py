@@ -1,0 +1,78 @@
+"""Run the benchmarks, one after the other, and put their tables in tests/bench/results: `make bench`.
+
+    python tests/bench/run_all.py [NAME ...] [--list]
+
+Without names all of them run, the short ones first; that takes hours, and the figures mean something on an otherwise
+idle machine only. `trl` needs the two environments that tools/install_bench.sh makes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+BENCH = Path(__file__).resolve().parent
+CHECKOUT = BENCH.parents[1]
+TRL = ("--trl-python", ".venv-bench/trl/bin/python", "--mmrl-python", ".venv-bench/mmrl/bin/python")
+
+# What each is called with. Every script prints its table.
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "rows": (),
+    "cache": (),
+    "draws": (),
+    "logprob_memory": (),
+    "overlapped_scoring": (),
+    "shared_prefix": (),
+    "formula_layout": (),
+    "hooks": (),
+    "data_stall": (),
+    "cache_levels": (),
+    "preprocess": (),
+    "plan": (),
+    "trl": TRL,
+    "step_curves": (),
+    "spec_rl_wall": (),
+    "weight_sync": (),
+    "server_weights": (),
+    "vllm_engine": (),
+    "rewards": (),
+    "evaluate": ("timed", "hf", "samples"),
+    "quickstart": ("--seeds", "0", "1", "2", "3", "4"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of these only; see --list")
+    parser.add_argument("--list", action="store_true", help="print the names and end")
+    options = parser.parse_args()
+    if options.list:
+        print(*ARGUMENTS, sep="\n")
+        return
+    unknown = sorted(set(options.names) - set(ARGUMENTS))
+    if unknown:
+        parser.error(f"no benchmark is called {', '.join(unknown)}; known: {', '.join(ARGUMENTS)}")
+    failed = [name for name in ARGUMENTS if name in (options.names or ARGUMENTS) and not ran(name)]
+    if failed:
+        sys.exit(f"failed, their tables are as they were: {', '.join(failed)}")
+
+
+def ran(name: str) -> bool:
+    """Run one and store what it prints. False when it failed."""
+    command = [sys.executable, str(BENCH / f"bench_{name}.py"), *ARGUMENTS[name]]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "HF_HUB_OFFLINE": "1"}
+    environment["PYTHONPATH"] = f"{CHECKOUT}{os.pathsep}{CHECKOUT / 'tests'}"
+    started = time.monotonic()
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    print(f"{name}: exit code {done.returncode} after {time.monotonic() - started:.0f} s", flush=True)
+    if done.returncode == 0:
+        (BENCH / "results" / f"{name}.md").write_text(done.stdout, encoding="utf-8")
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    main()
