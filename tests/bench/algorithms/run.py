@@ -41,7 +41,7 @@ EXACT = (
 WITHOUT = {
     "composed prompts (h1, Composition-RL)": "rows made before training, which is plain GRPO: tests/unit/data",
     "MedVLSynther": "rows made by two endpoints before training: tests of `mmrl make-questions`",
-    "SPECS, OpenVLThinker rounds, SPELL, J1, AggLM": "stages, not changes of GRPO's step: tests/e2e",
+    "SPECS, OpenVLThinker rounds, AggLM, TON's thought dropout": "other stages or made rows, no change of GRPO's step",
     "search-weights, merge, compare-weights": "no training step",
 }
 

@@ -3,6 +3,7 @@
 import torch
 from bench.algorithms.claim import Claim, over_run, plugin
 from bench.algorithms.claims.coba_rl import MIXED
+from bench.algorithms.claims.data_side import CLEAR
 from bench.algorithms.tabular import Arm, Rows, Task, Tensor
 from bench.algorithms.tasks import start, target
 
@@ -119,6 +120,22 @@ CLAIMS = [
         **SPEED,
     ),
     Claim("hard_mining", "prompts .3, half of them a step", COMMON, STEP_BY_STEP, plugin("hard_mining"), "?", **SPEED),
+    Claim(
+        "spo_draw",
+        "prompts of .9999, .3 and .00001, 12 of 36 a step",
+        CLEAR,
+        Arm(steps=15, prompts=12),
+        plugin("spo_draw"),
+        **SPEED,
+    ),
+    Claim(
+        "spo_draw",
+        "the same, groups of one; against spo",
+        CLEAR,
+        Arm(steps=100, prompts=12, group=1, lr=0.3, settings=plugin("spo")),
+        {"plugins": ("spo", "spo_draw")},
+        **SPEED,
+    ),
     Claim(
         "difficulty_bands",
         "prompts of .98, .3 and .02, half of them a step",

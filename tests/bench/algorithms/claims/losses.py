@@ -1,6 +1,6 @@
 """Policy losses, where four passes over each batch move the policy far from the one that sampled."""
 
-from bench.algorithms.claim import Claim, over_run
+from bench.algorithms.claim import Claim, over_run, plugin
 from bench.algorithms.tabular import Arm, Task
 from bench.algorithms.tasks import entropy, start, target
 
@@ -70,4 +70,21 @@ CLAIMS = [
         why="as above",
     ),
     Claim("dynamic_sampling", "right .02, equal steps", RARE, Arm(steps=15), {"dynamic_sampling": True}, **SPEED),
+    Claim(
+        "dynamic_sampling",
+        "right .02, 5120 rollouts",
+        RARE,
+        Arm(rollouts=32 * 8 * 20),
+        {"dynamic_sampling": True},
+        "?",
+        why="what is refilled is paid for: its steps are full, but fewer",
+    ),
+    Claim(
+        "dynamic_sampling and success_filter",
+        "right .02, equal steps",
+        RARE,
+        Arm(steps=15),
+        {"dynamic_sampling": True, **plugin("success_filter", low=0.01, high=0.99, strict=True)},
+        **SPEED,
+    ),
 ]
