@@ -7,7 +7,7 @@ from typing import Any
 
 from mmrl.algorithms.parts import outcome
 from mmrl.algorithms.rollout_batch import RolloutBatch
-from mmrl.data.sample import Message, Sample, TextPart
+from mmrl.data.sample import MediaPart, Message, Sample, TextPart
 
 
 def extended(sample: Sample, name: str, text: str) -> Sample:
@@ -31,3 +31,17 @@ def answers_of(batch: RolloutBatch, generate: Any) -> dict[int, tuple[str, float
         if text:
             found[row] = (text, reward)
     return found
+
+
+def asking(sample: Sample, name: str, text: str, *, task: str, answer: str) -> Sample:
+    """The same with words in place of those of the last message; its media stay."""
+    *before, last = sample.messages
+    message = Message(last.role, (*(part for part in last.parts if isinstance(part, MediaPart)), TextPart(text)))
+    return replace(
+        sample,
+        sample_id=f"{sample.sample_id}~{name}",
+        messages=(*before, message),
+        task=task,
+        answer=answer,
+        answer_space=None,
+    )

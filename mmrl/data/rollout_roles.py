@@ -2,17 +2,18 @@
 
     verify      "is this answer right?", labelled by the answer's score: SPELL's verifier, SPARK's pointwise items
     judge       a right and a wrong answer, "which is right?", in both orders: J1 (Whitehouse et al. 2025,
-                arXiv:2505.10320)
+                arXiv:2505.10320); plug-in pair_agreement: a verdict counts that is right in either order
     aggregate   the question with several answers to it, the question's own answer as label: AggLM (Zhao et al. 2025,
                 arXiv:2509.06870)
     reflect     the question with a wrong answer to be mended: SPARK
     questions   a completion that holds a question and its answer becomes a row for the responder: SPELL's questioner
-                (Yang et al. 2025, arXiv:2509.23863)
+                (Yang et al. 2025, arXiv:2509.23863); the plug-in spell trains all three roles, questioner included
 
-SPARK's is from its code (InternLM/Spark@bc47b93), the others are from memory of their papers; the wording of the
-prompts and the way questions are written are this project's. No label comes from anything but the rewards of the first
-answers. A `grpo` stage trains on them; rows of `verify` and `judge` belong to the task `task`, whose reward compares
-texts.
+SPARK's is from its code (InternLM/Spark@bc47b93), SPELL's roles too (Tongyi-Zhiwen/Qwen-Doc@12489b0). J1 and AggLM have
+released none: theirs are from abstracts and summaries. AggLM calls a row hard where most answers are wrong, else easy,
+and mixes both; the share of easy ones was not found. The wording of the prompts and the way questions are written are
+this project's. No label comes from anything but the rewards of the first answers. A `grpo` stage trains on them; rows
+of `verify` and `judge` belong to the task `task`, whose reward compares texts.
 """
 
 from __future__ import annotations
@@ -58,15 +59,20 @@ def judge(
     threshold: float = 0.5,
     most: PositiveInt = 1,
     both_orders: bool = True,
+    twin: bool = False,
 ) -> Iterator[MadeRow]:
-    """Rows that ask which of two answers is right. both_orders: each pair twice, so that the place tells nothing."""
+    """Rows that ask which of two answers is right. both_orders: each pair twice, so that the place tells nothing.
+
+    twin: the other order stands in the columns `twin` and `twin_answer` of each row: for the plug-in pair_agreement.
+    """
     right, wrong = group.right(threshold), group.wrong(threshold)
     count = min(most, len(right), len(wrong))
     for good, bad in zip(chance.sample(right, count), chance.sample(wrong, count), strict=True):
         texts = [group.texts[good].strip(), group.texts[bad].strip()]
         for is_first in (True, False) if both_orders else (chance.random() < 0.5,):
-            shown = texts if is_first else texts[::-1]
-            yield MadeRow(append=JUDGE.format(*shown), task=task, answer="A" if is_first else "B")
+            shown, answers = (texts, "AB") if is_first else (texts[::-1], "BA")
+            other = {"twin": JUDGE.format(*shown[::-1]), "twin_answer": answers[1]} if twin else {}
+            yield MadeRow(append=JUDGE.format(*shown), task=task, answer=answers[0], columns=other)
 
 
 def aggregate(

@@ -8,7 +8,7 @@ names the row of the dataset it was made from, so media and places stay where th
 Rows to learn by heart (sft), pairs (dpo):
 
     correct        right completions: rejection sampling, as of OpenVLThinker's rounds (Deng et al. 2025,
-                   arXiv:2503.17352; from memory)
+                   arXiv:2503.17352; how many are kept is ours)
     format_pairs   a well-formed completion over an ill-formed one that is as right: SPECS's self-distilled pairs
                    (abstract; the form is what parts with `is_format` score)
     damaged_pairs  a well-formed right completion over itself with tags lost, where sampling gives no ill-formed ones:

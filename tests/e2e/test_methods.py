@@ -25,10 +25,11 @@ LISTS = {"expert_steps": ["a", "b"]}  # columns that are no number
 UNREACHABLE = ("confidence",)  # measurements of what a random model never writes
 # What a method waits for, where a random model never writes it.
 WRITTEN = {
+    "spell": ('algorithm.plugin_options.spell={"answer_task": "multiple choice", "pattern": "(.)(.)", "verdicts": 2}',),
     "verifree": (
         "rollout.max_new_tokens=24",
         'algorithm.plugin_options={"verifree": {"mark": "e", "close": ""}}',
-    )
+    ),
 }
 SMALL = (
     *("model.dtype=float32", "model.gradient_checkpointing=false", "model.lora=null", "rollout.engine=hf"),

@@ -103,6 +103,11 @@ def test_a_judge_sees_each_pair_in_both_orders():
     assert first.append.index("text 0") < first.append.index("text 1")
     assert second.append.index("text 1") < second.append.index("text 0")
     assert len(list(judge(group([1, 0]), chance(), both_orders=False))) == 1
+    twins = list(judge(group([1, 0]), chance(), twin=True))
+    assert [row.columns for row in twins] == [
+        {"twin": second.append, "twin_answer": "B"},
+        {"twin": first.append, "twin_answer": "A"},
+    ]
     assert list(judge(group([1, 1]), chance())) == []
 
 
