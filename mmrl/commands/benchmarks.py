@@ -64,6 +64,10 @@ def evaluate(
     workers: Decoders = 0,
     dtype: WeightType = "bfloat16",
     cache: SharedCache = DEFAULT_CACHE,
+    cache_level: Annotated[
+        Literal["auto", "features", "pixels"],
+        typer.Option(help="auto: cached features of this model are read, none are made; features: also made."),
+    ] = "auto",
     retry_failed: RetryFailed = False,
     rescore: Annotated[bool, typer.Option("--rescore", help="Score stored answers; no model is loaded.")] = False,
     predict_only: Annotated[
@@ -92,6 +96,7 @@ def evaluate(
         root=root,
         out=out or Path("results") / Path(model).name,
         cache=cache,
+        cache_level=cache_level,
         engine=engine,
         servers=tuple(server or ()),
         server_model=server_model,

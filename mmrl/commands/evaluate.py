@@ -24,6 +24,7 @@ from mmrl.errors import ConfigError, MmrlError
 from mmrl.evaluate.ahead import Openers
 from mmrl.evaluate.benchmark import Benchmark, Rows, budgets_of, load_benchmark, open_router, read_rows
 from mmrl.evaluate.engines import LocalEngine, open_flight
+from mmrl.evaluate.features import CacheLevel, check_level, features_for
 from mmrl.evaluate.flight import Flight
 from mmrl.evaluate.judge import REMEDIES, VERDICTS
 from mmrl.evaluate.options import read_order
@@ -63,7 +64,7 @@ class EvaluateRequest:
     code 1. retry_failed: ask again what failed before. rescore: score stored
     answers, without a model. repeats, temperature, max_new_tokens, options (as --options spells them): None: as the
     task files say. variant: of the task files; None: the one for the model. judge: where the judge of task files that
-    name one answers. no_judge: their rules stand in its place.
+    name one answers. no_judge: their rules stand in its place. cache_level: see mmrl/evaluate/features.py.
     """
 
     model: ModelSection
@@ -92,6 +93,7 @@ class EvaluateRequest:
     rescore: bool = False
     judge: JudgeServerSection | None = None
     no_judge: bool = False
+    cache_level: CacheLevel = "auto"
 
 
 @dataclass
@@ -111,6 +113,7 @@ def evaluate_command(request: EvaluateRequest) -> int:
     Raises ConfigError for a benchmark that is not there, for one with a judge whose server is not given, and where
     `out` holds answers of another model or seed.
     """
+    check_level(request.cache_level, engine=request.engine, dp=request.dp)
     return evaluate_benchmarks(request, [load_benchmark(name) for name in request.tasks])
 
 
@@ -347,7 +350,10 @@ def _open_flight(
     count = min(request.dp, sum(len(plan.job.todo) for plan in plans))
     if count > 1:
         return stack.enter_context(ProcessFlight(engine, count=count))
-    return stack.enter_context(open_flight(engine, processor))
+    on_model = features_for(
+        [plan.job for plan in plans], processor, request.model, level=request.cache_level, engine=request.engine
+    )
+    return stack.enter_context(open_flight(engine, processor, on_model=on_model))
 
 
 def _finished(plan: _Plan, out: Path, console: Console) -> Outcome:

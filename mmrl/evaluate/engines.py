@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from mmrl.config.schema import ModelSection
 from mmrl.evaluate.flight import BatchFlight, JoiningFlight
@@ -39,16 +39,25 @@ class News:
 
 
 @contextmanager
-def open_flight(engine: LocalEngine, processor: FamilyProcessor) -> Iterator[LocalFlight]:
-    """The engine with the model's weights, on this process's GPU where it has one. Raises ConfigError, EngineError."""
+def open_flight(
+    engine: LocalEngine, processor: FamilyProcessor, *, on_model: Callable[[Any], None] | None = None
+) -> Iterator[LocalFlight]:
+    """The engine with the model's weights, on this process's GPU where it has one. Raises ConfigError, EngineError.
+
+    on_model: is shown the model before the engine has it.
+    """
     from mmrl.models.load import load_weights
     from mmrl.training import distributed
 
     model = load_weights(engine.model)
     if engine.name == "hf":
+        model = model.to(distributed.device())
+    if on_model is not None:
+        on_model(model)
+    if engine.name == "hf":
         from mmrl.rollout.hf_engine import HfEngine
 
-        yield BatchFlight(HfEngine(model.to(distributed.device()), processor), size=engine.size)
+        yield BatchFlight(HfEngine(model, processor), size=engine.size)
         return
     from mmrl.models.merged import merged_parameters
     from mmrl.rollout.open import within_model

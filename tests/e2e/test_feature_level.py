@@ -2,12 +2,12 @@
 
 import json
 import shutil
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 from makers.tiny_run import write_run
+from makers.towers import counted_towers
 from safetensors.torch import load_file
 
 from mmrl import api
@@ -35,21 +35,6 @@ def perf(folder: Path, key: str) -> list[float]:
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(find_checkpoints(folder)[-1] / "model" / "model.safetensors")
-
-
-@contextmanager
-def counted_towers():
-    """How often the vision modules ran, for pictures and clips."""
-    from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLModel as Model
-
-    calls, kept = [], {name: getattr(Model, name) for name in ("get_image_features", "get_video_features")}
-    for name, method in kept.items():
-        setattr(Model, name, lambda *a, _m=method, _n=name, **k: calls.append(_n) or _m(*a, **k))
-    try:
-        yield calls
-    finally:
-        for name, method in kept.items():
-            setattr(Model, name, method)
 
 
 def test_a_run_on_features_equals_one_on_pixels_and_never_runs_the_tower(tmp_path: Path, monkeypatch):
