@@ -8,11 +8,11 @@ or while completions are sampled (keys, values and logits in the place of gradie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mmrl.config.schema import RunConfig, StageSection
 from mmrl.plan.activations import Activations, PassSettings, PassShape, activations
-from mmrl.plan.batches import BatchSettings, heaviest, longest_row
+from mmrl.plan.batches import BatchSettings, heaviest, longest_row, tower_positions
 from mmrl.plan.model import ModelFacts
 from mmrl.plan.rollout import Rollout, hf_rollout, kv_bytes_per_token, vllm_sequences
 from mmrl.plan.rows import PlannedRow
@@ -190,15 +190,33 @@ def rollout_of(config: RunConfig, facts: ModelFacts, rows: Sequence[PlannedRow],
     sampled = [stage for stage in config.stages if stage.kind in ("grpo", "sample")]
     if config.rollout.engine != "hf" or facts.shape.text is None or not sampled or not rows:
         return None
-    longest = max(row.prompt_tokens for row in rows) + config.rollout.max_new_tokens
-    prompts = max(-(-stage.prompts_per_step // machine.processes) for stage in sampled)
-    return hf_rollout(
+    count = max(-(-stage.prompts_per_step // machine.processes) for stage in sampled)
+    chosen = sorted(rows, key=lambda row: -row.prompt_tokens)[:count]
+    section, longest = config.rollout, chosen[0].prompt_tokens
+    lengths = [row.prompt_tokens for row in chosen] + [longest] * (count - len(chosen))
+    if longest + section.max_new_tokens > section.max_batch_tokens:  # which is a problem of its own
+        return None
+    rollout = hf_rollout(
         facts.shape.text,
         value_bytes=value_bytes(config),
-        longest=longest,
-        sequences=prompts * config.rollout.group_size,
-        max_batch_tokens=config.rollout.max_batch_tokens,
+        prompts=lengths,
+        group=section.group_size,
+        new_tokens=section.max_new_tokens,
+        max_batch_tokens=section.max_batch_tokens,
     )
+    together = min(rollout.prompts, len(lengths))
+    media: dict[str, tuple[int, int]] = {}
+    if facts.shape.vision is not None and not has_features(config, facts):
+        for row in chosen[:together]:
+            media.update(tower_positions(row, facts.shape.vision))
+    prefill = PassShape(
+        tokens=together * longest,
+        loss_tokens=0,
+        positions=sum(positions for positions, _ in media.values()),
+        media_tokens=sum(tokens for _, tokens in media.values()),
+    )
+    passed = activations(facts.shape, prefill, pass_settings(config, facts))
+    return replace(rollout, prefill=0 if passed is None else passed.forward)
 
 
 def vllm_room(config: RunConfig, facts: ModelFacts, machine: Machine, longest: int) -> tuple[int, int] | None:

@@ -8,9 +8,13 @@ Qwen2.5-VL-3B, 36 layers, 2 key-value heads of 128, bfloat16: 36,864 bytes a tok
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
 from mmrl.plan.shapes import TextShape
+from mmrl.rollout.hf_slots import Schedule
+from mmrl.rollout.types import Request, Sampling
 
 _LOGIT_COPIES = 4
 """float32 tensors of (sequences, vocabulary) in hf_engine's sampling: scaled, masked, log-probs, sums to draw by."""
@@ -22,31 +26,44 @@ def kv_bytes_per_token(text: TextShape, value_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """What decoding needs. sequences: decoded together. tokens: of the longest prompt and completion. cache, logits:
-    bytes at the end of the longest completions.
+    """What hf_engine needs. prompts, sequences: held at once; a group's prompt is held once. tokens: that room is held
+    for. cache: keys and values. logits: of all sequences. prefill: activations while the prompts run together.
     """
 
+    prompts: int
     sequences: int
     tokens: int
     cache: int
     logits: int
+    prefill: int = 0
 
     @property
     def total(self) -> int:
-        return self.cache + self.logits
+        """The prompts have run before there are logits."""
+        return self.cache + max(self.logits, self.prefill)
 
 
-def hf_rollout(text: TextShape, *, value_bytes: int, longest: int, sequences: int, max_batch_tokens: int) -> Rollout:
-    """hf_engine: as many sequences of the longest length as fit into rollout.max_batch_tokens, at most those of a step.
+def hf_rollout(
+    text: TextShape, *, value_bytes: int, prompts: Sequence[int], group: int, new_tokens: int, max_batch_tokens: int
+) -> Rollout:
+    """hf_engine with prompts of these lengths and `group` completions of each, by its own schedule (hf_slots).
 
-    A step's new keys are put behind the old ones layer by layer, so those of one layer exist twice for a moment.
-
-    128 sequences asked for, 512 tokens each, at most 32,768 tokens together: 64 sequences.
+    Two prompts of 300 and 200 tokens, groups of 4, 100 new tokens, room for all: 2 x 300 + 8 x 100 = 1,400 tokens.
     """
-    together = max(1, min(sequences, max_batch_tokens // max(1, longest)))
-    cache = kv_bytes_per_token(text, value_bytes) * together * longest
-    logits = together * text.vocabulary * (4 * _LOGIT_COPIES + value_bytes)
-    return Rollout(together, longest, cache + cache // (2 * text.layers), logits)
+    sampling = Sampling(max_new_tokens=new_tokens)
+    requests: Any = [Request("", cast(Any, _Length(range(length))), group, sampling) for length in prompts]
+    schedule = Schedule(requests, max_batch_tokens=max_batch_tokens)
+    schedule.refill()
+    shape = schedule.shape
+    cache = kv_bytes_per_token(text, value_bytes) * shape.tokens
+    logits = shape.rows * text.vocabulary * (4 * _LOGIT_COPIES + value_bytes)
+    return Rollout(shape.prompts, shape.rows, shape.tokens, cache, logits)
+
+
+class _Length(NamedTuple):
+    """As much of a rendered prompt as the schedule looks at."""
+
+    prompt_ids_T: range
 
 
 def vllm_sequences(text: TextShape, *, value_bytes: int, longest: int, pool: int) -> int:

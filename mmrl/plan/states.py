@@ -2,13 +2,14 @@
 
 With n weights of s bytes, t of them trained (bytes; stage 1, 2 and 3 share out over N processes):
 
-    stage  weights   master    AdamW    gradients                      beside them in the step
-    0      n s       4 t (a)   8 t      t s                            float32: -; bfloat16: 4 t
-    1      n s       4 t / N   8 t / N  t s                            t s / N + 4 t / N
-    2      n s       4 t / N   8 t / N  2 t s / N                      t s / N + 4 t / N
-    3      n s / N   4 t / N   8 t / N  t s / N, and 2 buckets         t s / N + 4 t / N
+    stage  weights   master    AdamW    gradients             in the step, without activations
+    0      n s       4 t (a)   8 t      t s                   t s, and again t s (flattened) or 4 t (bfloat16)
+    1      n s       4 t / N   8 t / N  t s, bucket           t s / N + 4 t / N
+    2      n s       4 t / N   8 t / N  2 t s / N, bucket     t s / N + 4 t / N
+    3      n s / N   4 t / N   8 t / N  2 t s (b), t s / N    4 t / N, and bucket and t s / N as all the time
 
 (a) in bfloat16 only: plain AdamW in float32 steps the weights themselves. Under ZeRO also float32 runs keep masters.
+(b) for at most 5e8 values: whole gradients before they are shared out, and the tensor they are sent in.
 
 In the step AdamW makes two temporary tensors as large as what it steps at once on a CPU, one on a GPU: the largest
 weight in stage 0, the whole share under ZeRO (on a GPU all of stage 0's too, for its kernels take lists). Stages 1 to 3
@@ -16,7 +17,7 @@ send gradients through a bucket of 5e8 values: on a GPU all of it is allocated, 
 ZeRO-3 weights of at most 1e5 values stay whole, and the largest module is gathered while it runs.
 
 Worked: 25e6 weights in float32, all trained, one process, stage 0: 100 + 200 MB between steps, and 100 MB of gradients;
-stage 1: 100 + 100 + 200 MB, and in the step 100 + 100 of gradients and 200 of temporaries, 800 MB.
+stage 1: 100 + 100 + 200 MB, in the step 100 + 100 of gradients and 200 of temporaries: 800 MB.
 bfloat16, 3e9 weights, 8 GPUs, stage 2: 6 + 1.5 + 3 GB, gradients 1.5 GB, a bucket of 1 GB.
 """
 
@@ -63,8 +64,9 @@ class StateSettings:
 class States:
     """Bytes on a process's device, and on its host where something is offloaded from a GPU.
 
-    weights, master, optimizer, reference, ema: between steps. gradients, buckets: beside activations. step: beside the
-    former in the optimizer's step, when there are no activations. host: offloaded.
+    weights, master, optimizer, standing, reference, ema: all the time. gradients, buckets: beside activations. step:
+    beside the former in the optimizer's step, when there are no activations. standing: of ZeRO-3, its share of the
+    gradients and its bucket. host: offloaded.
     """
 
     weights: int
@@ -73,6 +75,7 @@ class States:
     gradients: int
     buckets: int
     step: int
+    standing: int = 0
     reference: int = 0
     ema: int = 0
     host: int = 0
@@ -80,7 +83,7 @@ class States:
     @property
     def resting(self) -> int:
         """What a process holds all the time."""
-        return self.weights + self.master + self.optimizer + self.reference + self.ema
+        return self.weights + self.master + self.optimizer + self.standing + self.reference + self.ema
 
 
 def states(counts: WeightCounts, settings: StateSettings) -> States:
@@ -124,18 +127,18 @@ def _zero_0_to_2(counts: WeightCounts, settings: StateSettings) -> States:
 
 
 def _zero_3(counts: WeightCounts, settings: StateSettings) -> States:
-    """Between steps also the partition of the gradients. What is gathered is let go of before the step."""
+    """The share of the gradients and the bucket stand all the time. What is gathered is let go of before the step."""
     s, t, processes = settings.value_bytes, counts.trained, settings.processes
     own = -(-t // processes)
     gathered = (counts.small if processes > 1 else 0) + counts.largest
-    persistent_bucket = _bucket(t, settings) if settings.on_gpu else 0
     return States(
         weights=counts.total * s // processes,
         master=4 * own,
         optimizer=_MOMENTS[settings.optimizer] * own,
-        gradients=own * s + 2 * min(t, BUCKET_VALUES) * s,
-        buckets=_bucket(t, settings) + gathered * s,
-        step=own * s + persistent_bucket + 4 * own + _temporaries(own, counts, settings),
+        gradients=2 * min(t, BUCKET_VALUES) * s,
+        buckets=gathered * s,
+        step=4 * own + _temporaries(own, counts, settings),
+        standing=own * s + _bucket(t, settings),
     )
 
 

@@ -135,7 +135,7 @@ def _memory_table(plan: Plan) -> Table:
     table = _table(f"memory of one process of {plan.machine.processes} (GB = 1e9 bytes)", *names)
     for stage, rank in plan.ranks.items():
         parts, acts = rank.states, rank.activations
-        numbers = [parts.weights, parts.master, parts.optimizer, parts.gradients + parts.buckets]
+        numbers = [parts.weights, parts.master, parts.optimizer, parts.gradients + parts.buckets + parts.standing]
         numbers = [_gb(n) for n in numbers] + ["-" if acts is None else _gb(max(acts.peak, acts.forward))]
         numbers += [_gb(n) for n in (parts.reference, parts.ema, rank.training, rank.step, rank.sampling, parts.host)]
         mark = "*" if stage == plan.config.train.zero_stage else " "

@@ -63,14 +63,9 @@ def planned(run: Path, case: Case) -> tuple[RankMemory, dict[str, int]]:
     rank = plan.rank
     assert rank is not None and rank.activations is not None, plan.unknown
     states = rank.states
-    partitions = 0
-    if plan.config.train.zero_stage == 3:
-        partitions = -(-plan.facts.counts.trained // case.processes) * (
-            4 if plan.config.model.dtype == "float32" else 2
-        )
     found = {
         "weights": states.weights,
-        "resting": states.resting + partitions,
+        "resting": states.resting,
         "backward": states.resting + rank.backward,
         "step": states.resting + states.step,
         "sampling": states.resting + (rank.rollout.total if rank.rollout is not None else 0),
