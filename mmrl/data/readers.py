@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -32,7 +32,7 @@ from mmrl.errors import ConfigError, DataError, MissingMediaError, type_words
 class _Dataset:
     """One data file with its reader. task_N[i] indexes task_names for the good row row_N[i] of the file.
 
-    budgets: budget classes of its media, each with the first good row that has it.
+    budgets: budget classes of its media, each with the first good row that has it. seen: the ids of the good rows.
     """
 
     name: str
@@ -42,6 +42,7 @@ class _Dataset:
     task_N: np.ndarray
     task_names: tuple[str, ...]
     budgets: dict[str, int]
+    seen: SeenIds
 
     def sample(self, index: int, given: Mapping[str, Any] = MappingProxyType({})) -> Sample:
         row = int(self.row_N[index])
@@ -104,6 +105,22 @@ class SampleSet(Sequence[Sample]):
             here_N = self._dataset_N == number
             code_N[here_N] = codes[dataset.task_N[self._index_N[here_N]]]
         return tuple(names), code_N
+
+    def places_of(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        """Where the samples of these (dataset, id) are; those that are not there are missing. Only these are read."""
+        found: dict[tuple[str, str], int] = {}
+        for number, dataset in enumerate(self._datasets):
+            here_P = np.flatnonzero(self._dataset_N == number)
+            here_P = here_P[np.argsort(self._index_N[here_P], kind="stable")]
+            index_P = self._index_N[here_P]
+            for key in keys:
+                for twin in dataset.seen.twins(key[1]):
+                    at = int(np.searchsorted(index_P, twin))
+                    if at < len(index_P) and index_P[at] == twin:
+                        sample = self[int(here_P[at])]
+                        if (sample.dataset, sample.sample_id) == key:
+                            found.setdefault(key, int(here_P[at]))
+        return found
 
     def first_of_budgets(self) -> dict[str, Sample]:
         """Budget classes of the media in the data files, each with the first good row that has one."""
@@ -232,7 +249,7 @@ def _check_rows(rows: Rows, reader: CardReader, *, section: DatasetSection, poli
         )
     policies.skipped.rows_read(reader.dataset, selected)
     row_N, task_N = np.frombuffer(row_numbers, dtype=np.uint32), np.frombuffer(tasks, dtype=np.int32)
-    return _Dataset(reader.dataset, rows, reader, row_N, task_N, tuple(codes), budgets)
+    return _Dataset(reader.dataset, rows, reader, row_N, task_N, tuple(codes), budgets, seen)
 
 
 def _is_selected(row: Mapping[str, Any], select: Mapping[str, Any], *, origin: str) -> bool:

@@ -32,6 +32,7 @@ import numpy as np
 from mmrl.config.section import NonNegativeFloat, PositiveInt
 from mmrl.data.readers import SampleSet
 from mmrl.data.sample import MediaPart, Message, Sample, TextPart
+from mmrl.data.seen_ids import SeenIds
 from mmrl.errors import DataError
 
 
@@ -209,6 +210,7 @@ class _MadeRows:
     places: list[int]
     task_N: np.ndarray
     task_names: tuple[str, ...]
+    seen: SeenIds
     budgets: dict[str, int] = field(default_factory=dict)
 
     def sample(self, index: int, given: Any = None) -> Sample:
@@ -232,20 +234,15 @@ def read_made_rows(path: Path, sources: Sequence[SampleSet], *, stage: str) -> S
     codes: dict[str, int] = {}
     tasks = [codes.setdefault(r.get("task", every[p].task), len(codes)) for r, p in zip(rows, places, strict=True)]
     task_N = np.array(tasks, dtype=np.int32)
-    made: Any = _MadeRows(stage, path, rows, every, places, task_N, tuple(codes))
+    seen = SeenIds()
+    for row in rows:
+        seen.add(row["id"])
+    made: Any = _MadeRows(stage, path, rows, every, places, task_N, tuple(codes), seen)
     return SampleSet([made], np.zeros(len(rows), dtype=np.int64), np.arange(len(rows)))
 
 
 def _places(rows: Sequence[dict[str, Any]], sources: SampleSet, path: Path) -> list[int]:
-    wanted = {(row["source"]["dataset"], row["source"]["id"]) for row in rows}
-    found: dict[tuple[str, str], int] = {}
-    for place in range(len(sources)):
-        sample = sources[place]
-        key = (sample.dataset, sample.sample_id)
-        if key in wanted:
-            found.setdefault(key, place)
-            if len(found) == len(wanted):
-                break
+    found = sources.places_of({(row["source"]["dataset"], row["source"]["id"]) for row in rows})
     for number, row in enumerate(rows, start=1):
         key = (row["source"]["dataset"], row["source"]["id"])
         if key not in found:

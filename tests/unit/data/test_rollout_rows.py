@@ -163,3 +163,23 @@ def test_rows_without_source_and_empty_files_are_told(tmp_path):
     lost = as_json(MadeRow(), replace(source[0], sample_id="gone"), name="r-0-0")
     with pytest.raises(DataError, match=r"r.jsonl:1: dataset 'train' has no row 'gone' any more"):
         read_made_rows(write_jsonl(tmp_path / "r.jsonl", [lost]), [source], stage="r")
+
+
+def test_sources_are_looked_up_and_not_searched_for(tmp_path, monkeypatch):
+    rows = [{"prompt": "q", "answer": "a", "task": "ab"[n % 2], "id": f"i{n}"} for n in range(500)]
+    source = read(write_jsonl(tmp_path / "train.jsonl", rows))
+    second = read(write_jsonl(tmp_path / "more.jsonl", rows[:4]))
+    made = [as_json(MadeRow(answer=str(n)), sample, name="r") for n, sample in enumerate((source[499], second[3]))]
+    read_rows, own = [], type(source._datasets[0]).sample
+    monkeypatch.setattr(
+        type(source._datasets[0]), "sample", lambda self, *of: read_rows.append((self.name, *of)) or own(self, *of)
+    )
+    again = read_made_rows(write_jsonl(tmp_path / "r.jsonl", made), [source, second], stage="r")
+    assert {row[:2] for row in read_rows} == {("train", 499), ("more", 3), ("train", 3)}
+    assert [(sample.dataset, sample.sample_id, sample.answer) for sample in again] == [
+        ("train", "i499~r", "0"),
+        ("more", "i3~r", "1"),
+    ]
+    assert source.of_tasks({"b"}).places_of([("train", "i499"), ("train", "i498")]) == {("train", "i499"): 249}
+    assert source[10:20].places_of([("train", "i13"), ("train", "i3")]) == {("train", "i13"): 3}
+    assert again.places_of([("more", "i3~r"), ("train", "i3~r")]) == {("more", "i3~r"): 1}
