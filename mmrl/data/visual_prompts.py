@@ -1,13 +1,14 @@
 """Marks on the pixels that a model sees: what is outside of boxes darkened, boxes circled, frames numbered, noise.
 
 All take uint8 frames as the cache has them, leave them as they are, and return new ones of the same shape. Boxes are
-(x1, y1, x2, y2) in pixels of these frames, the same ones on every frame.
+(x1, y1, x2, y2) in pixels of these frames, the same ones on every frame; `each_frame` gives every frame its own.
 
 Shape letters: F frames, H/W pixels.
 """
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -44,6 +45,26 @@ def circled(frames_F3HW: torch.Tensor, boxes: Sequence[Box]) -> torch.Tensor:
             picture.ellipse((x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)), outline=_MARK, width=line)
 
     return _drawn(frames_F3HW, draw)
+
+
+def each_frame(
+    mark: Callable[[torch.Tensor, Sequence[Box]], torch.Tensor],
+    frames_F3HW: torch.Tensor,
+    boxes_F: Sequence[Sequence[Box]],
+) -> torch.Tensor:
+    """`darkened` or `circled` with boxes of each frame. A frame without boxes stays as it is."""
+    marked = [mark(frame_13HW, boxes) for frame_13HW, boxes in zip(frames_F3HW.split(1), boxes_F, strict=True)]
+    return torch.cat(marked)
+
+
+def from_times(times_s: Sequence[float], frames_s: Sequence[float]) -> list[int | None]:
+    """For each frame the last of the rising times that is not behind it; None before the first one.
+
+    >>> from_times([1.0, 2.5], [0.0, 1.0, 2.0, 3.0])
+    [None, 0, 0, 1]
+    """
+    found = [bisect.bisect_right(times_s, frame) - 1 for frame in frames_s]
+    return [None if number < 0 else number for number in found]
 
 
 def numbered(frames_F3HW: torch.Tensor) -> torch.Tensor:

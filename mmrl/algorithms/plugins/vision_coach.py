@@ -11,8 +11,9 @@ later. The mean over the selected is exact with `aggregation: seq-mean-token-mea
 in the denominators. `outcome`: the part that judges answers; none: the whole reward.
 
 The column `guide` of a row is {"marks": "darken", "circle" or "numbers", "boxes": [[x1, y1, x2, y2], ..], "space":
-"original_px"}: darkened outside of the boxes, boxes circled, frames numbered. In the source a classifier
-says which prompt helps, offline; without the column a prompt is left alone.
+"original_px"}: darkened outside of the boxes, boxes circled, frames numbered. Boxes that move are a "track" in place of
+"boxes": [{"from": seconds, "boxes": [..]}, ..], each from its time on until the next; a frame with none stays as it is.
+In the source a classifier says which prompt helps, offline; without the column a prompt is left alone.
 
 hard 2.21 (of rewards that sum to 7), most 2, coef .1, 4 answers, GSPO, KL .04, lr 1e-6. Source:
 daeunni/VisionCoach@335bdd00, read in code; how marks look is this project's, the source's drawing is not released.
@@ -32,7 +33,7 @@ from mmrl.algorithms.losses import LossInput, TokenStats
 from mmrl.algorithms.parts import drawn_order, joined, outcome, part, rows_of_groups
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.section import NonNegativeFloat, PositiveInt
-from mmrl.data.visual_prompts import circled, darkened, numbered
+from mmrl.data.visual_prompts import circled, darkened, each_frame, from_times, numbered
 from mmrl.errors import DataError
 from mmrl.scoring.geometry import place
 from mmrl.training.distributed import sum_over_ranks
@@ -120,19 +121,32 @@ class Plugin:
 
 def _frames(guide: Any, *, where: str, column: str) -> Callable[[Any], torch.Tensor]:
     """From a medium to its marked frames; DataError for a column of another form."""
-    marks, boxes = (guide.get("marks"), guide.get("boxes", ())) if isinstance(guide, dict) else (None, ())
-    if marks not in MARKS or (marks != "numbers" and not boxes):
-        raise DataError(f"{where}: the column {column!r} must say 'marks', one of {', '.join(MARKS)}, and 'boxes'")
+    guide = guide if isinstance(guide, dict) else {}
+    marks, boxes, track = guide.get("marks"), guide.get("boxes", ()), guide.get("track", ())
+    if marks not in MARKS or (marks != "numbers" and bool(boxes) == bool(track)):
+        raise DataError(
+            f"{where}: the column {column!r} must say 'marks', one of {', '.join(MARKS)}, and 'boxes' or 'track'"
+        )
+    mark = darkened if marks == "darken" else circled
+
+    def placed(entry: Any, boxes: Any) -> list[tuple[float, ...]]:
+        space = {"source_space": guide.get("space", "original_px"), "target_space": "model_px", "rounded": False}
+        return [place(box, entry, kind="box", **space) for box in boxes]
 
     def marked(entry: Any) -> torch.Tensor:
         frames_F3HW = entry.frames_F3HW
         if marks == "numbers":
             return numbered(frames_F3HW)
         try:
-            space = {"source_space": guide.get("space", "original_px"), "target_space": "model_px", "rounded": False}
-            placed = [place(box, entry, kind="box", **space) for box in boxes]
-        except (ValueError, TypeError) as error:
-            raise DataError(f"{where}: a box of the column {column!r} is no box of the medium: {error}") from error
-        return darkened(frames_F3HW, placed) if marks == "darken" else circled(frames_F3HW, placed)
+            if not track:
+                return mark(frames_F3HW, placed(entry, boxes))
+            begins = [float(part["from"]) for part in track]
+            if begins != sorted(begins):
+                raise ValueError("the times of a track must rise")
+            of_parts = [placed(entry, part["boxes"]) for part in track]
+            shown = from_times(begins, entry.timestamps_s or (0.0,) * len(frames_F3HW))
+            return each_frame(mark, frames_F3HW, [() if part is None else of_parts[part] for part in shown])
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError(f"{where}: the column {column!r} does not fit the medium: {error}") from error
 
     return marked

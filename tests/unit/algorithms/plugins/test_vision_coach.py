@@ -10,6 +10,7 @@ from makers.plugin_values import plugin
 
 from mmrl.algorithms.advantages import grpo
 from mmrl.algorithms.losses import LossInput
+from mmrl.algorithms.plugins.vision_coach import _frames
 from mmrl.config.schema import AlgorithmSection
 from mmrl.data.sample import Sample
 from mmrl.errors import DataError
@@ -18,6 +19,15 @@ GUIDE = {"marks": "darken", "boxes": [[20, 10, 60, 50]], "space": "original_px"}
 # Half as large as its source.
 ENTRY = SimpleNamespace(
     frames_F3HW=torch.full((1, 3, 40, 60), 100, dtype=torch.uint8), source_size=(120, 80), model_size=(60, 40)
+)
+
+
+# Frames at 0, 1, 2 and 3 s.
+CLIP = SimpleNamespace(
+    frames_F3HW=torch.full((4, 3, 40, 60), 100, dtype=torch.uint8),
+    source_size=(120, 80),
+    model_size=(60, 40),
+    timestamps_s=(0.0, 1.0, 2.0, 3.0),
 )
 
 
@@ -107,12 +117,28 @@ def test_boxes_are_placed_on_the_pixels_that_the_model_sees():
     ("guide", "message"),
     [
         ({"marks": "arrow", "boxes": [[0, 0, 1, 1]]}, "must say 'marks', one of darken, circle, numbers, and 'boxes'"),
-        ({"marks": "circle"}, "and 'boxes'"),
-        ("darken", "and 'boxes'"),
-        ({"marks": "circle", "boxes": [[5, 5, 1, 1]]}, "no box of the medium"),
+        ({"marks": "circle"}, "and 'boxes' or 'track'"),
+        ("darken", "and 'boxes' or 'track'"),
+        ({**GUIDE, "track": [{"from": 0, "boxes": []}]}, "and 'boxes' or 'track'"),
+        ({"marks": "circle", "boxes": [[5, 5, 1, 1]]}, "does not fit the medium"),
+        ({"marks": "circle", "track": [{"from": 2, "boxes": []}, {"from": 1, "boxes": []}]}, "must rise"),
+        ({"marks": "circle", "track": [{"from": 2}]}, "does not fit the medium: 'boxes'"),
     ],
 )
 def test_a_guide_of_another_form_is_an_error_that_names_the_row(guide, message):
     with pytest.raises(DataError, match=message) as error:
         coached([0.0] * 4, [guide], [])
     assert "a.jsonl:3 (id=s0)" in str(error.value)
+
+
+def test_boxes_that_move_are_drawn_on_their_frames():
+    """From 1 s on the left half, from 2.5 s on a corner; the first frame has no box and is left as it is."""
+    track = [{"from": 1.0, "boxes": [[0, 0, 60, 80]]}, {"from": 2.5, "boxes": [[100, 60, 120, 80]]}]
+    frames = _frames({"marks": "darken", "track": track}, where="a.jsonl:3", column="guide")(CLIP)
+    assert (frames[0] == 100).all()
+    for number in (1, 2):
+        assert (frames[number, :, :, :30] == 100).all() and (frames[number, :, :, 30:] == 40).all()
+    assert (frames[3, :, 30:, 50:] == 100).all() and (frames[3] == 100).sum() == 3 * 10 * 10
+    again = _frames({"marks": "darken", "track": [*track, {"from": 2.6, "boxes": []}]}, where="", column="guide")(CLIP)
+    assert torch.equal(again[:3], frames[:3]) and (again[3] == 100).all()
+    assert (CLIP.frames_F3HW == 100).all()
