@@ -101,6 +101,7 @@ def write_run(folder: Path) -> RunConfig:
         "data": {
             "train": [train],
             "decode_workers": 1,
+            "prefetch": 0,  # the ways read ahead, or do not, by themselves
         },
         "cache": {"dir": str(folder / "cache")},
         "rollout": {"group_size": 8, "max_new_tokens": 9},

@@ -2,12 +2,13 @@
 
     python tests/bench/bench_shared_prefix.py [--repeats N] [--pixels 84 336 672]
 
-25M-parameter Qwen2.5-VL of random weights, one image, completions of 64 tokens, fp32, one thread. Three forms run in
+25M-parameter Qwen2.5-VL of random weights, one image, completions of 64 tokens, fp32, one thread. Four forms run in
 turn, so that load on the machine meets all of them; medians:
 
     separate        one row a completion, each with its image through the vision tower: what trainers do
     image once      the same rows, the image through the tower once and its features gathered
-    packed          one row: the prompt once, then its completions
+    packed, mask    one row: the prompt once, then its completions, under a mask of tokens x tokens (attention: sdpa)
+    packed          the same row, by parts: only pairs that see each other (attention: auto)
 """
 
 from __future__ import annotations
@@ -44,8 +45,11 @@ def main() -> None:
     model, processor = medium_model()
     size = sum(p.numel() for p in model.parameters()) / 1e6
     print(f"{versions()}; {size:.1f}M parameters, group of {GROUP}, completions of {COMPLETION}, fp32, 1 thread\n")
-    print("| image | prompt tokens | separate s | image once s | packed s | separate / packed | log-probs differ by |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| image | prompt tokens | separate s | image once s | packed, mask s | packed s | separate / packed | "
+        "mask / packed | log-probs differ by |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
     for pixels in options.pixels:
         print(table_row(model, processor, pixels=pixels, repeats=options.repeats), flush=True)
 
@@ -59,14 +63,19 @@ def table_row(model: Any, processor: Any, *, pixels: int, repeats: int) -> str:
     forms = [
         pack([with_own_media(row, number=i) for i, row in enumerate(rows)], processor),
         pack(rows, processor),
+        pack([group_row(prompt, completions, range(GROUP))], processor, attention="sdpa"),
         pack([group_row(prompt, completions, range(GROUP))], processor),
     ]
     with torch.no_grad():
         values = [logprobs(model, micro, processor) for micro in forms]
-    difference = (values[0] - values[2]).abs().max().item()
+    difference = (values[0] - values[3]).abs().max().item()
     seconds = medians([lambda micro=micro: training_pass(model, micro, processor) for micro in forms], repeats=repeats)
     cells = [f"{pixels} px", f"{len(prompt.prompt_ids_T)}", *(f"{s:.3f}" for s in seconds)]
-    return "| " + " | ".join([*cells, f"{seconds[0] / seconds[2]:.2f}", f"{difference:.1e}"]) + " |"
+    return (
+        "| "
+        + " | ".join([*cells, *(f"{s / seconds[3]:.2f}" for s in (seconds[0], seconds[2])), f"{difference:.1e}"])
+        + " |"
+    )
 
 
 def with_own_media(row: Row, *, number: int) -> Row:
