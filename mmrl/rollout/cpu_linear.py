@@ -1,11 +1,16 @@
 """Products with a matrix kept as it was given, on a CPU: nearly as fast as with one that oneDNN has packed.
 
 New weights can then be written straight into the matrix. `tests/bench/bench_weight_sync.py` measures both sides.
+`with_cpu_linear` has the layers of a model do their products so.
 
 Shape letters: M rows of x (tokens in the batch), K values of a row, N rows of the matrix.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch.nn.functional import linear
@@ -30,6 +35,29 @@ def cpu_linear(x: torch.Tensor, weight_NK: torch.Tensor, bias_N: torch.Tensor | 
     else:
         y_MN = _product(x_MK, weight_NK, bias_N)
     return y_MN.view(*x.shape[:-1], len(weight_NK))
+
+
+@contextmanager
+def with_cpu_linear(model: torch.nn.Module) -> Iterator[None]:
+    """Within the block the plain linear layers of the model that are on a CPU and large enough compute by `cpu_linear`.
+    Gradients must be off.
+    """
+    layers = [module for module in model.modules() if type(module) is torch.nn.Linear and _gains(module.weight)]
+    for layer in layers:
+        layer.forward = partial(_forward, layer)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward
+
+
+def _gains(weight_NK: torch.Tensor) -> bool:
+    return weight_NK.device.type == "cpu" and weight_NK.is_floating_point() and weight_NK.numel() >= LEAST_VALUES
+
+
+def _forward(layer: torch.nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    return cpu_linear(x, layer.weight, layer.bias)
 
 
 def _product(x_MK: torch.Tensor, weight_NK: torch.Tensor, bias_N: torch.Tensor | None) -> torch.Tensor:

@@ -57,6 +57,10 @@ class KvBuffers:
     def layer(self, index: int) -> _Layer:
         return self._layers[index]
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(iter(self._layers.values())).rows_2RJSD.dtype
+
     def record(self, index: int, slots: slice, key_PJTD: torch.Tensor, value_PJTD: torch.Tensor) -> None:
         """Keys and values of prompts, padded on the right, into their slots."""
         if index not in self._layers:
@@ -127,13 +131,15 @@ class PromptRecorder:
 class RowPlaces:
     """Where the rows find their prompts, until one of them comes or goes.
 
-    place_R: prompt slot x W + number among the rows of that prompt; None where that is the row's own number.
+    place_R: prompt slot x W + number among the rows of that prompt; None where that is the row's own number. row_PW:
+    the row at each place, any where there is none.
     length_R: tokens of each row's prompt. first_R: the position that follows it.
     """
 
     prompts: int
     width: int
     place_R: torch.Tensor | None
+    row_PW: torch.Tensor | None
     length_R: torch.Tensor
     first_R: torch.Tensor
     prompt_tokens: int
@@ -150,10 +156,14 @@ class RowPlaces:
         width = max(seen.values())
         places = [slot * width + number for slot, number in zip(slots, numbers, strict=True)]
         is_plain = places == list(range(prompts * width))
+        rows = [0] * (prompts * width)
+        for row, place in enumerate(places):
+            rows[place] = row
         return cls(
             prompts=prompts,
             width=width,
             place_R=None if is_plain else torch.tensor(places, device=device),
+            row_PW=None if is_plain else torch.tensor(rows, device=device),
             length_R=torch.tensor(lengths, device=device),
             first_R=torch.tensor(firsts, device=device),
             prompt_tokens=max(lengths),
@@ -169,10 +179,9 @@ class RowPlaces:
         return self._views[layer_idx]
 
     def by_prompt(self, x_RJQD: torch.Tensor) -> torch.Tensor:
-        """(R, J, Q, any) as (P J, W Q, any); zeros where a prompt has fewer rows than W."""
-        if self.place_R is not None:
-            padded = x_RJQD.new_zeros(self.prompts * self.width, *x_RJQD.shape[1:])
-            x_RJQD = padded.index_copy_(0, self.place_R, x_RJQD)
+        """(R, J, Q, any) as (P J, W Q, any); with rows of others where a prompt has fewer rows than W."""
+        if self.row_PW is not None:
+            x_RJQD = x_RJQD.index_select(0, self.row_PW)
         heads, queries, size = x_RJQD.shape[1:]
         x_PWJQD = x_RJQD.reshape(self.prompts, self.width, heads, queries, size)
         return x_PWJQD.transpose(1, 2).reshape(self.prompts * heads, self.width * queries, size)
@@ -181,7 +190,7 @@ class RowPlaces:
         """The inverse of `by_prompt`."""
         x_PJWQD = x.view(self.prompts, heads, self.width, -1, x.shape[-1])
         x_RJQD = x_PJWQD.transpose(1, 2).flatten(0, 1)
-        return x_RJQD if self.place_R is None else x_RJQD[self.place_R]
+        return x_RJQD if self.place_R is None else x_RJQD.index_select(0, self.place_R)
 
 
 class StepAttention:
@@ -194,12 +203,12 @@ class StepAttention:
         self, buffers: KvBuffers, places: RowPlaces, lengths: Sequence[int], *, window: int | None = None
     ) -> None:
         self._buffers, self._places = buffers, places
-        self._tokens = max(lengths) + 1
+        self._tokens, self._dtype = max(lengths) + 1, buffers.dtype
         self.length_R = torch.tensor(lengths, device=places.length_R.device)
         self._orders = places.by_prompt, places.by_row
         self._places_2RJ: torch.Tensor | None = None
-        self._bias_RK = self._padding() if places.is_padded or min(lengths) < max(lengths) else None
-        self._window_bias_RK = None if window is None else self._window(window)
+        self._bias = self._padding() if places.is_padded or min(lengths) < max(lengths) else None
+        self._window_bias = None if window is None else self._window(window)
         buffers.reach(self._tokens)
 
     def attend(
@@ -225,10 +234,9 @@ class StepAttention:
         query_RJQD = query_RH1D.reshape(rows, heads, -1, size)
         asked = torch.bmm(by_prompt(query_RJQD), prompt_key)
         asked_own = torch.bmm(query_RJQD.flatten(0, 1), own_key)
-        score = torch.cat([by_row(asked, heads=heads), asked_own.view(rows, heads, -1, own)], dim=-1).mul_(scaling)
-        bias_RK = self._window_bias_RK if windowed and self._window_bias_RK is not None else self._bias_RK
-        if bias_RK is not None:
-            score += bias_RK[:, None, None]
+        score = torch.cat([by_row(asked, heads=heads), asked_own.view(rows, heads, -1, own)], dim=-1)
+        bias = self._window_bias if windowed and self._window_bias is not None else self._bias
+        score = score.mul_(scaling) if bias is None else torch.add(bias, score, alpha=scaling)
         of_prompt, of_own = score.softmax(-1, dtype=torch.float32).to(new.dtype).split([tokens, own], dim=-1)
         from_prompt = by_row(torch.bmm(by_prompt(of_prompt), prompt_value), heads=heads)
         return torch.baddbmm(from_prompt.flatten(0, 1), of_own.flatten(0, 1), own_value).view(rows, 1, -1, size)
@@ -245,12 +253,13 @@ class StepAttention:
         return self._places_2RJ
 
     def _padding(self) -> torch.Tensor:
-        """-inf for keys that a row has not got."""
+        """-inf for keys that a row has not got, (R, 1, 1, K)."""
         places, device = self._places, self.length_R.device
         prompt_RT = torch.arange(places.prompt_tokens, device=device) >= places.length_R[:, None]
         own_RS = torch.arange(self._tokens, device=device) > self.length_R[:, None]
         hidden_RK = torch.cat([prompt_RT, own_RS], dim=1)
-        return torch.zeros(hidden_RK.shape, device=device).masked_fill_(hidden_RK, -torch.inf)
+        bias_RK = torch.zeros(hidden_RK.shape, dtype=self._dtype, device=device).masked_fill_(hidden_RK, -torch.inf)
+        return bias_RK[:, None, None]
 
     def _window(self, window: int) -> torch.Tensor:
         """-inf also for keys `window` positions before the new token and more."""
@@ -258,7 +267,7 @@ class StepAttention:
         prompt_RT = torch.arange(places.prompt_tokens, device=device).expand(len(self.length_R), -1)
         own_RS = places.first_R[:, None] + torch.arange(self._tokens, device=device)
         near_RK = torch.cat([prompt_RT, own_RS], dim=1) > (places.first_R + self.length_R)[:, None] - window
-        return self._padding().masked_fill_(~near_RK, -torch.inf)
+        return self._padding().masked_fill_(~near_RK[:, None, None], -torch.inf)
 
 
 @dataclass(frozen=True, slots=True)

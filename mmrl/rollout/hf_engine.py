@@ -15,6 +15,7 @@ import torch
 
 from mmrl.errors import EngineError
 from mmrl.models.families import FamilyProcessor
+from mmrl.rollout.cpu_linear import with_cpu_linear
 from mmrl.rollout.hf_decode import Decoder, Running
 from mmrl.rollout.hf_slots import Schedule
 from mmrl.rollout.request_check import check_request
@@ -112,7 +113,7 @@ class HfEngine:
         schedule = Schedule(requests, max_batch_tokens=self.max_batch_tokens)
         decoder: Decoder | None = None
         while not schedule.is_done:
-            with evaluating(self.model):
+            with evaluating(self.model), with_cpu_linear(self.model):
                 decoder = decoder or Decoder(self.model, self.processor)
                 done = _advance_to_group(decoder, schedule, requests, ended)
             self.occupancy = schedule.occupancy
