@@ -48,6 +48,17 @@ def cache_unpack(directory: CacheDir = DEFAULT_CACHE) -> None:
     raise typer.Exit(unpack(directory))
 
 
+@cache_app.command("push", epilog=example("mmrl cache push s3://bucket/cache"))
+def cache_push(
+    url: Annotated[str, typer.Argument(help="Object storage, as cache.remote names it.")],
+    directory: CacheDir = DEFAULT_CACHE,
+) -> None:
+    """Upload the entries and shards that URL does not hold yet."""
+    from mmrl.data.cache_cli import push
+
+    raise typer.Exit(push(directory, url))
+
+
 @cache_app.command("prune", epilog=example("mmrl cache prune 20GB"))
 def cache_prune(
     size: Annotated[str, typer.Argument(help="Size to shrink to, e.g. 20GB; entries unused longest go first.")],

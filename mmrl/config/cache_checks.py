@@ -1,4 +1,4 @@
-"""Contradictions around the level of the cache; part of mmrl.config.checks."""
+"""Contradictions around the cache; part of mmrl.config.checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ VISION_GROUPS = ("vision_tower", "projector")
 _ELSE = "or set 'cache.level' to auto or pixels"
 
 
-def check_cache_level(run: Located) -> Iterator[str]:
+def check_cache(run: Located) -> Iterator[str]:
+    cache = run.config.cache
+    if cache.max_local_gb is not None and cache.remote is None:
+        fact = "'cache.max_local_gb' is what the folder keeps of 'cache.remote', which is not set"
+        yield run.at("cache.max_local_gb", f"{fact}; set it, or keep the folder small with `mmrl cache prune`")
+    yield from _check_level(run)
+
+
+def _check_level(run: Located) -> Iterator[str]:
     model, cache = run.config.model, run.config.cache
     if cache.level != "features":
         return

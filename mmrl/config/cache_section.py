@@ -22,6 +22,18 @@ class CacheSection(Section):
         description="gigabytes of pixels that `mmrl preprocess` may fill the folder to; more is refused before it "
         "begins; null: as the disk allows",
     )
+    compress: Literal["none", "zstd"] = Field(
+        default="none", description="pixels that are written: as they are, or smaller and slower to read, without loss"
+    )
+    remote: str | None = Field(
+        default=None,
+        description="object storage behind the folder: a URL of fsspec such as s3://bucket/cache or gs://bucket/cache; "
+        "entries are fetched from it and uploaded to it",
+    )
+    max_local_gb: PositiveFloat | None = Field(
+        default=None,
+        description="gigabytes that the folder keeps of a remote, the last used; null: all that was read or written",
+    )
     level: Literal["auto", "features", "pixels"] = Field(
         default="auto",
         description="features: what vision tower and projector make of a medium is kept, and they do not run; auto: "

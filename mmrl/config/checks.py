@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mmrl.algorithms.hooks import plugin_name
 from mmrl.algorithms.registry import ADVANTAGES, POLICY_LOSSES, SEQUENCE_MODES
-from mmrl.config.cache_checks import check_cache_level
+from mmrl.config.cache_checks import check_cache
 from mmrl.config.model_checks import check_model, check_training_options
 from mmrl.config.rollout_checks import (
     check_correction,
@@ -328,7 +328,7 @@ def _repeated(names: list[str]) -> list[str]:
 CHECKS: tuple[Callable[[Located], Problems], ...] = (
     check_model,
     check_training_options,
-    check_cache_level,
+    check_cache,
     check_budgets,
     check_datasets,
     check_templates,

@@ -34,7 +34,7 @@ from mmrl.data.recipe import Recipe, differences, recipe_of
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import MediaRef
 from mmrl.data.source import source_name
-from mmrl.data.store import EntryStore
+from mmrl.data.storage import Storage
 from mmrl.data.vision import VisionGeometry
 from mmrl.errors import CacheCorruptError, CacheError, CacheMissError, CacheRecipeError, ChangedMediaError, MediaError
 
@@ -95,7 +95,8 @@ class PixelCache:
 
     on_miss: `build` opens and stores what is missing or damaged; `error` raises CacheMissError, CacheCorruptError or
     CacheRecipeError. verify: checksums are compared on the `first` open of an entry by this object, `always` or
-    `never` (a cut file and a wrong recipe are found even then). rehash: forget remembered content hashes.
+    `never` (a cut file and a wrong recipe are found even then). rehash: forget remembered content hashes. storage:
+    object storage behind the folder, compression.
     """
 
     INDEX = "content_hashes.jsonl"
@@ -107,12 +108,14 @@ class PixelCache:
         on_miss: Literal["build", "error"] = "build",
         verify: Literal["first", "always", "never"] = "first",
         rehash: bool = False,
+        storage: Storage | None = None,
     ) -> None:
         self.folder = folder
+        self.storage = storage or Storage()
         self.on_miss = on_miss
         self.verify = verify
         self.hashes = ContentHashes(folder / self.INDEX, rehash=rehash)
-        self.store = EntryStore(folder / PIXELS)
+        self.store = self.storage.open(folder, PIXELS)
         self._verified: dict[str, tuple[int, ...]] = {}
         self._metrics = CacheMetrics()
 
@@ -256,7 +259,8 @@ class PixelCache:
         ref = request.job.ref
         if not isinstance(ref.source, np.ndarray) and self.hashes.of_medium(ref) != request.source:
             raise ChangedMediaError(source_name(ref), "changed while it was being opened")
-        self._metrics.bytes_written += self.store.write(request.key, entry_blocks(_stored(request, opened)))
+        blocks = entry_blocks(_stored(request, opened), compress=self.storage.compress)
+        self._metrics.bytes_written += self.store.write(request.key, blocks)
         stored = self._read(request)
         if stored is None:
             raise CacheError(f"{request.name}: its entry was removed from {self.folder} while it was being written")
@@ -279,8 +283,8 @@ class PixelCache:
         self._metrics.misses += 1
         if self.on_miss == "error":
             raise CacheMissError(
-                f"{request.name}: not in the cache {self.folder} and cache.on_miss is error; run `mmrl preprocess` "
-                "with this configuration, or ask `mmrl cache explain` what differs"
+                f"{request.name}: not in the cache {self.store.place} and cache.on_miss is error; run "
+                "`mmrl preprocess` with this configuration, or ask `mmrl cache explain` what differs"
             )
 
     def _damaged(self, error: CacheCorruptError | CacheRecipeError) -> None:

@@ -31,9 +31,12 @@ from mmrl.data.fingerprint import (
 from mmrl.data.preprocess.features import features_of
 from mmrl.data.preprocess.media import data_sections, distinct_media
 from mmrl.data.recipe import Recipe, differences, told_apart
+from mmrl.data.remote import Remote
 from mmrl.data.skipped import SkippedLog
 from mmrl.data.source import source_name
+from mmrl.data.storage import Storage
 from mmrl.data.store import EntryStore
+from mmrl.data.tiered import push as send
 from mmrl.errors import CacheCorruptError, CacheError, CacheRecipeError, ConfigError, MediaError
 from mmrl.models.load import geometry_of
 
@@ -165,6 +168,15 @@ def unpack(folder: Path) -> int:
     return _print_packing([packing.unpack(store) for store in stores(folder)], "unpacked from")
 
 
+def push(folder: Path, url: str) -> int:
+    """Upload the entries and shards that the object storage lacks. Returns 0."""
+    sent = [send(store, Remote(url, store.folder.name)) for store in stores(folder)]
+    count, size = sum(one[0] for one in sent), sum(one[1] for one in sent)
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"{count} files ({_megabytes(size)}) sent to {url}", markup=False)
+    return 0
+
+
 def _print_packing(done: list[packing.Packing], what: str) -> int:
     console = Console(soft_wrap=True, highlight=False)
     entries, shards, larger = (sum(getattr(one, name) for one in done) for name in ("entries", "shards", "larger"))
@@ -237,7 +249,7 @@ def explain(config: RunConfig, *, sample: str | None = None, level: str = PIXELS
 
 def misses(config: RunConfig, *, sample: str | None = None, level: str = PIXELS) -> Iterator[tuple[str, str | None]]:
     """(name of a medium, None for a hit or the reason of its miss), opening none."""
-    pixels = PixelCache(Path(config.cache.dir), on_miss="error", verify="always")
+    pixels = PixelCache(Path(config.cache.dir), on_miss="error", verify="always", storage=Storage.of(config.cache))
     cache = features_of(config, pixels) if level == FEATURES else pixels
     geometry = geometry_of(config.model)
     stored = _by_content(cache.store)
@@ -262,8 +274,9 @@ def explain_miss(
     stored: content hash -> recipes of its entries. past: path -> content hashes it ever had.
     """
     recipes = stored.get(request.source.sha256, [])
-    if request.recipe in recipes:
-        return _damage(request, store)
+    problem = _damage(request, store)  # asked for by its key first: listed is only what lies in the folder
+    if problem is None or request.recipe in recipes:
+        return problem
     if recipes:
         nearest = min((differences(request.recipe, recipe) for recipe in recipes), key=len)
         return "cached under another recipe: " + "; ".join(nearest)

@@ -31,6 +31,7 @@ from mmrl.data.readers import SampleSet, read_dataset
 from mmrl.data.sample import GeometryKind
 from mmrl.data.score_names import HeldOut, idle_tasks, score_problems
 from mmrl.data.skipped import OF_MEDIA, Skipped, SkippedLog
+from mmrl.data.storage import Storage
 from mmrl.data.templates import dataset_name
 from mmrl.errors import ConfigError, MmrlError, PromptTooLongError
 from mmrl.models.families import FamilyProcessor
@@ -164,7 +165,9 @@ class Checker:
 
     def _preparer(self, data: DataSection, log: SkippedLog, opener: Opener) -> Preparer:
         return Preparer(
-            cache=PixelCache(Path(self.config.cache.dir), verify=self.config.cache.verify),
+            cache=PixelCache(
+                Path(self.config.cache.dir), verify=self.config.cache.verify, storage=Storage.of(self.config.cache)
+            ),
             opener=opener,
             processor=self.processor,
             config=self.config,

@@ -35,7 +35,6 @@ from mmrl.data.opening import OpenJob
 from mmrl.data.recipe import Recipe, differences
 from mmrl.data.rendered import MediaEntry, MediumFeatures
 from mmrl.data.sample import MediaRef
-from mmrl.data.store import EntryStore
 from mmrl.data.vision import VisionGeometry
 from mmrl.errors import CacheCorruptError, CacheError, CacheMissError, CacheRecipeError, MediaError
 
@@ -117,7 +116,7 @@ class FeatureCache:
     ) -> None:
         self.pixels, self.encoder, self.stored = pixels, encoder, stored
         self.builds, self.strict = builds, strict
-        self.store = EntryStore(pixels.folder / FEATURES)
+        self.store = pixels.storage.open(pixels.folder, FEATURES)
         self._recipes: dict[str, Recipe] = {}
         self._verified: dict[str, tuple[int, ...]] = {}
         self._metrics = CacheMetrics()

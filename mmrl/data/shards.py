@@ -34,7 +34,7 @@ _SETTLED_NS = 1_000_000_000  # a folder changed less than this ago may change ag
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Merged:
+class Merged:
     """All indices as one: sorted by key number, of equal ones the entry of the latest shard first."""
 
     indices: tuple[ShardIndex, ...]
@@ -60,7 +60,7 @@ class Shards:
         self.folder = folder
         self.most_mapped = most_mapped
         self._indices: dict[str, ShardIndex | CacheCorruptError] = {}
-        self._merged: _Merged | None = None
+        self._merged: Merged | None = None
         self._seen_ns = -1
         self._recent: OrderedDict[str, np.ndarray] = OrderedDict()
         self._mapped: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()
@@ -124,7 +124,7 @@ class Shards:
         """Shards that are mapped now: recently used or with entries in use."""
         return len(self._mapped)
 
-    def _current(self, *, look_again: bool) -> _Merged:
+    def _current(self, *, look_again: bool) -> Merged:
         with self._lock:
             if self._merged is None or (look_again and self._may_have_changed()):
                 self._load()
@@ -153,7 +153,7 @@ class Shards:
             except CacheCorruptError as error:
                 indices[name] = error
         if self._merged is None or indices.keys() != self._indices.keys():
-            self._merged = _merge([index for index in indices.values() if isinstance(index, ShardIndex)])
+            self._merged = merge([index for index in indices.values() if isinstance(index, ShardIndex)])
         self._indices = indices
         self._seen_ns = changed_ns if settled else -2
 
@@ -171,11 +171,11 @@ class Shards:
             return shard_N
 
 
-def _merge(indices: list[ShardIndex]) -> _Merged:
+def merge(indices: list[ShardIndex]) -> Merged:
     """Later shards first among equal keys: a stable sort of the shards from the last to the first."""
     counts = [len(index.records_R) for index in indices]
     numbers_R = np.concatenate([index.keys_R for index in reversed(indices)] or [np.empty(0, np.uint64)])
     shards_R = np.repeat(np.arange(len(indices), dtype=np.int32)[::-1], counts[::-1])
     rows_R = np.concatenate([np.arange(count, dtype=np.int32) for count in reversed(counts)] or [np.empty(0, np.int32)])
     order_R = np.argsort(numbers_R, kind="stable")
-    return _Merged(tuple(indices), numbers_R[order_R], shards_R[order_R], rows_R[order_R])
+    return Merged(tuple(indices), numbers_R[order_R], shards_R[order_R], rows_R[order_R])

@@ -43,11 +43,14 @@ class Stored:
 
 
 class EntryStore:
-    """Entries of one kind in a folder, which need not exist. Safe to use from several threads and processes."""
+    """Entries of one kind in a folder, which need not exist. Safe to use from several threads and processes.
+
+    place: where they are, for messages.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._name = str(folder)
+        self.place = self._name = str(folder)
         self.shards = Shards(folder / SHARDS)
         self._unsynced: set[Path] = set()
 

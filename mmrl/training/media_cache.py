@@ -10,6 +10,7 @@ import torch
 from mmrl.config.schema import RunConfig
 from mmrl.data.cache import PixelCache
 from mmrl.data.feature_cache import FeatureCache, MediaCache, StoredType
+from mmrl.data.storage import Storage
 from mmrl.models.families import FamilyProcessor
 from mmrl.models.features import VisionEncoder, check_frozen, trained_vision, weights_fingerprint
 from mmrl.training import distributed
@@ -21,7 +22,7 @@ def open_cache(config: RunConfig, model: Any, processor: FamilyProcessor) -> Med
     Raises ConfigError where features are asked for and something between pixels and language model is trained.
     """
     section = config.cache
-    pixels = PixelCache(Path(section.dir), on_miss=section.on_miss, verify=section.verify)
+    pixels = PixelCache(Path(section.dir), on_miss=section.on_miss, verify=section.verify, storage=Storage.of(section))
     if section.level == "features":
         check_frozen(model, processor.family)
     if section.level == "pixels" or trained_vision(model, processor.family):

@@ -66,6 +66,8 @@ CASES = {  # override: the message after its place
     " has whole weights to average; set it to null, or use zero_stage 2 or lower",
     "stages.a.sft={thought_dropout: 0.5}": "'stages.0.sft' is set but 'stages.0.kind' is 'grpo'; remove it, or set the"
     " kind to sft",
+    "cache.max_local_gb=5": "'cache.max_local_gb' is what the folder keeps of 'cache.remote', which is not set; set it,"
+    " or keep the folder small with `mmrl cache prune`",
     "stages.a.early_stop={patience: 2}": "'stages.0.early_stop' is set but the stage is not validated while it runs;"
     " set 'validation.every' and list held-out rows in 'data.val'",
 }

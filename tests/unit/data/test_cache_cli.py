@@ -11,7 +11,7 @@ from makers.openers import LocalOpener
 from makers.rows import write_jsonl
 
 from mmrl.config.load import load_config
-from mmrl.data.cache_cli import explain, ls, misses, parse_size, prune, verify
+from mmrl.data.cache_cli import explain, ls, misses, parse_size, prune, push, verify
 from mmrl.data.preprocess import run as module
 from mmrl.data.preprocess.run import preprocess
 from mmrl.errors import CacheError, ConfigError
@@ -140,3 +140,11 @@ def test_explain_one_sample(filled):
     names = [name for name, _ in misses(config)]
     first = names[0].split("(id=")[1].split(")")[0]
     assert [name for name, _ in misses(config, sample=first)] == names[:1]
+
+
+def test_explain_sees_what_only_the_object_storage_holds(filled):
+    url = f"file://{filled}/bucket"
+    assert push(filled / "cache", url) == 0
+    prune(filled / "cache", size="0")
+    assert set(reasons(filled)) == {"no entry: pruned or never cached"}
+    assert set(reasons(filled, f"cache.remote={url}")) == {None}
