@@ -35,24 +35,26 @@ def block_mask(forest: Forest, window: Window | None = None, *, device: torch.de
 
 
 def _sees(forest: Forest, window: Window | None, *, device: torch.device | str) -> Callable[..., torch.Tensor]:
-    """FlexAttention's question: does query q of row b see key k?"""
-    length = forest.length
-    segment_N, sees_SS = forest.segment_N.to(device), forest.sees_SS.to(device)
+    """FlexAttention's question: does query q of row b see key k?
+
+    What differs between micro-batches are tensors, no numbers, for which it would be compiled anew.
+    """
+    shape = forest.rows, forest.length
+    segment_BT, sees_SS = forest.segment_N.view(shape).to(device), forest.sees_SS.to(device)
 
     def sees(b: torch.Tensor, h: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
         del h
-        return sees_SS[segment_N[b * length + q], segment_N[b * length + k]] & (k <= q)
+        return sees_SS[segment_BT[b, q], segment_BT[b, k]] & (k <= q)
 
     if window is None:
         return sees
-    positions_N, pictures_N = window.positions_N.to(device), window.pictures_N.to(device)
+    size = window.size
+    positions_BT, pictures_BT = (of.view(shape).to(device) for of in (window.positions_N, window.pictures_N))
 
     def sees_near(b: torch.Tensor, h: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-        picture = pictures_N[b * length + q]
-        found = sees(b, h, q, k) | ((picture > 0) & (picture == pictures_N[b * length + k]))
-        if window.size is None:
-            return found
-        return found & (positions_N[b * length + k] > positions_N[b * length + q] - window.size)
+        picture = pictures_BT[b, q]
+        found = sees(b, h, q, k) | ((picture > 0) & (picture == pictures_BT[b, k]))
+        return found if size is None else found & (positions_BT[b, k] > positions_BT[b, q] - size)
 
     return sees_near
 

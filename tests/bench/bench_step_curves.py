@@ -5,8 +5,8 @@
 
 Each point is a run of `mmrl train` (with more processes: `mmrl launch`) of its own: 4 prompts a step, each a clip of
 84 x 84 pixels from the pixel cache; a reference for the KL term, so that there is a log-prob pass; engine hf, fp32, one
-thread a process. One setting changes at a time from: group of 8, 8 frames, 32 new tokens, one process. Medians over the
-steps but the first, of the seconds that `metrics.jsonl` has; rest: what no stage counts (advantages, logging).
+thread a process. One setting changes at a time from: group of 8, 8 frames, 32 new tokens, one process. Medians of the
+seconds in `metrics.jsonl`, over the steps after the first epoch; rest: what no stage counts (advantages, logging).
 
     rollout     generating            logprobs    reference log-probs       data    waiting for prompts
     score       waiting for rewards   update      forward, backward, step   sync    weights to the engine
@@ -43,6 +43,8 @@ VALUES = {
     "processes": (1, 2),
 }
 PROMPTS, CLIPS = 4, 8
+FIRST = CLIPS // PROMPTS
+"""Steps of a run that are not counted: those in which every clip is met for the first time."""
 REWARD = "def score(completion, sample):\n    return sum(c.islower() for c in completion) / max(1, len(completion))\n"
 
 
@@ -108,7 +110,7 @@ def seconds_of(folder: Path, point: dict[str, int], *, steps: int) -> dict[str, 
         "rollout": {"group_size": point["group size"], "max_new_tokens": point["new tokens"]},
         "algorithm": {"ref_kl_coef": 0.01},
         "rewards": {"workers": 0, "tasks": {"t": [{"reward": "./reward.py:score"}]}},
-        "stages": [{"name": "rl", "kind": "grpo", "steps": steps + 1, "prompts_per_step": PROMPTS, "lr": 1e-6}],
+        "stages": [{"name": "rl", "kind": "grpo", "steps": steps + FIRST, "prompts_per_step": PROMPTS, "lr": 1e-6}],
         "validation": {"before_first": False},
         "log": {"rollouts_per_step": 0, "console": False, "trackers": []},
     }
@@ -123,7 +125,7 @@ def seconds_of(folder: Path, point: dict[str, int], *, steps: int) -> dict[str, 
     if done.returncode:
         sys.exit(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
     lines = (folder / "runs" / str(config["name"]) / "metrics.jsonl").read_text().splitlines()
-    rows = [row for row in map(json.loads, lines) if "lr" in row][1:]
+    rows = [row for row in map(json.loads, lines) if "lr" in row][FIRST:]
     return {
         stage: statistics.median(row.get(f"perf/seconds_{stage}", 0.0) for row in rows) for stage in (*STAGES, "step")
     }

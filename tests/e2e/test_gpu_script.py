@@ -27,9 +27,15 @@ def test_the_table_of_a_cpu_has_every_row():
         "freed by sleep",
         "same answer after sleep, wake and sync",
         "weight sync / copy, s",
+        "attention, distance of log-probs (gradients)",
+        "attention, s, auto / mask",
+        "attention, peak of a row of 800 tokens",
         "ZeRO 3, 1 processes",
     ]
     assert float(table["log-probs, max (mean) distance from the trainer's"].split()[0]) < 1e-5
+    distances = re.findall(r"[\d.e-]+", table["attention, distance of log-probs (gradients)"])
+    assert all(float(distance) < 1e-5 for distance in distances) and len(distances) == 2
+    assert table["attention, peak of a row of 800 tokens"] == "no GPU"
     assert table["freed by sleep"] == "nothing: no GPU"
     assert table["same answer after sleep, wake and sync"] == "yes"
     assert re.fullmatch(r"loss -?[\d.]+, gap \S+, [\d.]+ s, host_gib [\d.]+", table["ZeRO 3, 1 processes"])

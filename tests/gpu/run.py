@@ -4,13 +4,16 @@
     python tests/gpu/run.py --device cpu --tiny                                         the same code on a CPU
 
 Random weights in the shape of Qwen2.5-VL: tiny, and about 2e9 parameters; bfloat16 on a GPU, float32 on a CPU. vLLM
-chooses its kernels (flash attention on a GPU); the trainer, whose packed groups need a mask, has sdpa. For each size:
+chooses its kernels (flash attention on a GPU); the trainer's packed groups attend as `train.attention: auto` says. For
+each size:
 
     log-probs       largest and mean |vLLM - trainer| over the tokens of the same completions, pictures included
     tokens/s        the engine of a training run, and vLLM alone on the same prompts
     sleep           bytes of the device that are free again while the engine sleeps
     sleep/wake      whether a greedy answer after sleep, wake and sync equals the one before
     weight sync     seconds of sync_weights against copying the same bytes
+    attention       packed groups by the device's own way (flex on a GPU) against a mask of tokens x tokens: largest
+                    distance of log-probs and, over the largest one, of gradients; seconds; peak memory of a long row
     ZeRO 1, 2, 3    two steps of training on one process and on all: loss and distance of the second, seconds, memory
 """
 
@@ -37,6 +40,7 @@ from bench_weight_sync import medians
 from makers.bench_models import model_of, versions
 from makers.tiny_run import write_run
 
+from mmrl.data.rendered import RenderedPrompt
 from mmrl.models.families import FamilyProcessor, load_processor
 from mmrl.models.load import save_model
 from mmrl.models.logprobs import token_logprobs
@@ -109,6 +113,61 @@ def engine_rows(size: str, folder: Path, place: Place) -> Iterator[Row]:
     yield from sleep_rows(size, engine, model, requests[0])
     yield size, "weight sync / copy, s", sync_against_copy(engine, model, repeats=place.repeats)
     engine.close()
+    yield from attention_rows(size, model, processor, groups, place)
+
+
+def attention_rows(
+    size: str, model: Any, processor: FamilyProcessor, groups: Sequence[Group], place: Place
+) -> Iterator[Row]:
+    """The way of `auto` against dense masks: on the groups, and on one long row, whose mask would be large."""
+    rows = [group_row(g.request.prompt, [c.ids for c in g.completions], range(g.request.n)) for g in groups]
+    model.requires_grad_(True)
+    (ours, our_gradient, our_s), (dense, gradient, dense_s) = (
+        attended(model, processor, rows, way) for way in ("auto", "sdpa")
+    )
+    off = (ours - dense).abs().max().item()
+    off_gradient = ((our_gradient - gradient).abs().max() / gradient.abs().max()).item()
+    yield size, "attention, distance of log-probs (gradients)", f"{off:.1e} ({off_gradient:.1e})"
+    yield size, "attention, s, auto / mask", f"{our_s:.3f} / {dense_s:.3f}"
+    prompt = text_prompt(groups[0].request.prompt, tokens=12_000 if place.device == "cuda" else 600)
+    length = len(prompt.prompt_ids_T) // 24
+    long_row = group_row(prompt, [[5] * length for _ in range(8)], range(8))
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    attended(model, processor, [long_row], "auto")
+    peak = f"{torch.cuda.max_memory_allocated() / 2**30:.2f} GiB" if torch.cuda.is_available() else "no GPU"
+    yield size, f"attention, peak of a row of {long_row.num_tokens} tokens", peak
+
+
+def text_prompt(prompt: RenderedPrompt, *, tokens: int) -> RenderedPrompt:
+    """A prompt of so many text tokens."""
+    positions = torch.arange(tokens)
+    return replace(
+        prompt,
+        prompt_ids_T=torch.full((tokens,), 5),
+        position_ids_3T=positions.expand(3, -1),
+        next_position=tokens,
+        placeholders=(),
+        media=(),
+    )
+
+
+def attended(model: Any, processor: FamilyProcessor, rows: list[Any], way: Any) -> tuple[torch.Tensor, Any, float]:
+    """Log-probs, the gradient of one projection, and the seconds of the second pass: the first one compiles."""
+    micro = pack(rows, processor, padded=way == "sdpa", attention=way)
+    order = (micro.sequence_L * 100_000 + micro.token_L).argsort(stable=True)
+    for _ in range(2):
+        model.zero_grad()
+        wait()
+        start = time.perf_counter()
+        found = token_logprobs(model, micro, processor, temperature=1.0, banned_ids=processor.banned_ids, chunk=256)
+        found.logprobs_L.float().mean().backward()
+        wait()
+        seconds = time.perf_counter() - start
+    layers = model.model.language_model.layers
+    gradient = layers[0].self_attn.k_proj.weight.grad.float().cpu()
+    model.zero_grad()
+    return found.logprobs_L.detach().float().cpu()[order], gradient, seconds
 
 
 def distances(model: Any, processor: FamilyProcessor, groups: Sequence[Group]) -> tuple[float, float]:
