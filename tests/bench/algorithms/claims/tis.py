@@ -3,7 +3,7 @@
 import torch
 from bench.algorithms.claim import Claim
 from bench.algorithms.tabular import Arm, Rows, Task, Tensor
-from bench.algorithms.tasks import start, target
+from bench.algorithms.tasks import graded, start, target
 
 WORTH = torch.tensor([1.0, 0.8, 0.0, 0.0])
 
@@ -19,6 +19,7 @@ def rare_best(generator: torch.Generator) -> Tensor:
     return table
 
 
+GRADED = Task(start(0.1, places=3), graded)
 SECOND_BEST, BINARY = Task(rare_best, worth), Task(start(0.1, places=3), target)
 STALE, FAST = Arm(group=16, steps=60, lag=8), Arm(group=16, steps=60, lag=8, lr=2.0)
 FRESHER, LONGER = Arm(group=16, steps=60, lag=4), Arm(group=8, steps=40, lag=8, lr=2.0)
@@ -44,6 +45,15 @@ CLAIMS = [
         LONGER,
         TIS,
         why="pushing on into the one right answer is no mistake: the uncorrected step overshoots to where it should go",
+    ),
+    Claim(
+        "TIS",
+        "stale by 8 steps, worth: the share of right tokens",
+        GRADED,
+        LONGER,
+        TIS,
+        measure="worth at the end",
+        why="as above: every right token leads to the one best answer",
     ),
     Claim("MIS", SETTING, SECOND_BEST, STALE, {"rollout_correction": "mask"}, measure="worth at the end"),
     Claim(
