@@ -43,22 +43,25 @@ class Adviser:
     def of_lengths(self) -> list[Advice]:
         """For prompts above max_prompt_tokens that stop the run: one key of one budget class, or the limit itself."""
         found = []
+        sections: dict[str, list[PlannedDataset]] = {}
         for dataset in self.datasets:
-            if not dataset.too_long or dataset.data.too_long != "error":
-                continue
-            budget = self._budget_advice([dataset], lambda rows, d=dataset: _longest(rows) <= d.limit)
-            longest = dataset.too_long[0].prompt_tokens
-            fact = f"the longest prompt of {dataset.name} has {longest:,} tokens of {dataset.limit:,} allowed"
+            if dataset.too_long and dataset.data.too_long == "error":
+                sections.setdefault(_data_key(dataset), []).append(dataset)
+        for key, datasets in sections.items():
+            limit = datasets[0].limit
+            found += self._budget_advice(datasets, lambda rows, limit=limit: _longest(rows) <= limit)
+            longest = max(dataset.too_long[0].prompt_tokens for dataset in datasets)
             raised = -(-longest // 64) * 64
-            limit = f"raise {_data_key(dataset)}.max_prompt_tokens from {dataset.limit:,} to {raised:,}"
-            found += [*budget, Advice(limit, fact)] if budget else [Advice(limit, fact)]
+            change = f"raise {key}.max_prompt_tokens from {limit:,} to {raised:,}"
+            found.append(Advice(change, f"the longest prompt has {longest:,} tokens"))
         return found
 
     def of_memory(self) -> list[Advice]:
         """For a process that needs more than it has."""
         if self.facts is None:
             return []
-        return [*self._cheap_advice(), *self._budget_advice(list(self.datasets), self._fits_with)]
+        trained = [dataset for dataset in self.datasets if dataset.split == "train"]
+        return [*self._cheap_advice(), *self._budget_advice(trained, self._fits_with)]
 
     def _cheap_advice(self) -> Iterator[Advice]:
         assert self.facts is not None
@@ -93,7 +96,7 @@ class Adviser:
         """The best single key of one budget class: the one that must be lowered least."""
         if self.planner is None:
             return []
-        rows = trained_rows(datasets, all_lengths=True)
+        rows = [row for dataset in datasets for row in dataset.rows]
         clips = {m.budget for row in rows for m in row.media if m.kind == "video"}
         classes = sorted({medium.budget for row in rows for medium in row.media})
         keys = [
@@ -162,10 +165,9 @@ class Adviser:
         return f"a process needs {need / 1e9:.1f} GB of {self.machine.process_bytes / 1e9:.1f}"
 
 
-def trained_rows(datasets: Sequence[PlannedDataset], *, all_lengths: bool = False) -> list[PlannedRow]:
-    """The rows that training sees; all_lengths: those that are too long too."""
-    parts = [dataset for dataset in datasets if dataset.split == "train"]
-    return [row for dataset in parts for row in (dataset.rows if all_lengths else dataset.trained)]
+def trained_rows(datasets: Sequence[PlannedDataset]) -> list[PlannedRow]:
+    """The rows that training sees."""
+    return [row for dataset in datasets if dataset.split == "train" for row in dataset.trained]
 
 
 def changed(config: RunConfig, place: str, value: Any) -> RunConfig:

@@ -131,13 +131,14 @@ def _zero_3(counts: WeightCounts, settings: StateSettings) -> States:
     s, t, processes = settings.value_bytes, counts.trained, settings.processes
     own = -(-t // processes)
     gathered = (counts.small if processes > 1 else 0) + counts.largest
+    exchanged = 2 * min(t, BUCKET_VALUES) * s
     return States(
         weights=counts.total * s // processes,
         master=4 * own,
         optimizer=_MOMENTS[settings.optimizer] * own,
-        gradients=2 * min(t, BUCKET_VALUES) * s,
+        gradients=exchanged,
         buckets=gathered * s,
-        step=4 * own + _temporaries(own, counts, settings),
+        step=max(4 * own + _temporaries(own, counts, settings), exchanged + gathered * s),
         standing=own * s + _bucket(t, settings),
     )
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,32 +38,50 @@ from mmrl.training.step import LogprobSettings, optimizer_step
 
 
 class Resident:
-    """The interface of LiveMemory over the process's resident memory, from `zero` on."""
+    """The interface of LiveMemory over the process's own resident memory (without mapped files), above that at first;
+    looked at every other millisecond.
+    """
 
     def __init__(self) -> None:
-        self._zero = _status("VmRSS")
+        self._zero = self._highest = _own_bytes()
+
+    def __enter__(self) -> Resident:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join()
 
     @property
     def live(self) -> int:
-        return _status("VmRSS") - self._zero
+        return _own_bytes() - self._zero
 
     @property
     def peak(self) -> int:
-        return _status("VmHWM") - self._zero
+        return max(self._highest, _own_bytes()) - self._zero
 
     def restart(self) -> None:
-        Path("/proc/self/clear_refs").write_text("5")
+        self._highest = _own_bytes()
 
     def watch(self, tensors: Any) -> None:
         """Nothing to be told."""
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.002):
+            self._highest = max(self._highest, _own_bytes())
 
 
 def measure(config: RunConfig, kind: str) -> dict[str, int]:
     """Bytes: `weights`, `resting` between steps, highest points of `backward`, `step` and `sampling`."""
     torch.set_num_threads(1)
     distributed.start_processes()
-    memory: Any = LiveMemory(cap=_bucket_bytes(config)) if kind == "live" else Resident()
-    with memory if kind == "live" else nullcontext():
+    cap = _bucket_bytes(config)  # for `resident` too: it imports all that loading imports
+    distributed.import_deepspeed()
+    memory: Any = LiveMemory(cap=cap) if kind == "live" else Resident()
+    with memory:
         model, processor = load_policy(config.model)
         memory.watch(model.parameters())
         memory.watch(model.buffers())
@@ -162,11 +180,11 @@ def _sample(config: RunConfig, model: Any, processor: Any, prompts: Any, memory:
     return {"sampling": memory.peak, "before_sampling": before}
 
 
-def _status(name: str) -> int:
+def _own_bytes() -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(name):
+        if line.startswith("RssAnon"):
             return int(line.split()[1]) * 1024
-    raise AssertionError(name)
+    raise AssertionError("no RssAnon")
 
 
 if __name__ == "__main__":
