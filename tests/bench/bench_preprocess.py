@@ -1,6 +1,6 @@
 """Preprocessing a clip: `mmrl preprocess` against qwen-vl-utils' `fetch_video` with decord, and against a PyAV loop.
 
-    python tests/bench/bench_preprocess.py [--only decord|loop] [--repeat 5] [--out FILE.md]
+    python tests/bench/bench_preprocess.py [--only decord|loop] [--match REGEX] [--repeat 5] [--out FILE.md]
 
 Ours is the whole way to a stored entry: hash the file, decode, sample, resize, write, sync, read back and verify.
 Theirs ends with the tensor in memory. Both take the same frames (those fetch_video chooses) at the same size and
@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import re
 import resource
 import shutil
 import statistics
@@ -108,6 +109,10 @@ LOOP_SETTINGS = (
     Setting("6 min 360p vp9, 64 frames", 640, 360, 30, 64, 224 * 224, codec="libvpx-vp9", suffix="webm", turns=12),
 )
 """Long clips are `turns` times the same seconds, their packets copied."""
+
+
+def fitting(settings: Sequence[Setting], match: str) -> list[Setting]:
+    return [setting for setting in settings if re.search(match, setting.name)]
 
 
 def make_clip(folder: Path, setting: Setting) -> Path:
@@ -235,11 +240,11 @@ def measure_wall(path: Path, setting: Setting, *, repeat: int, workers: int) -> 
     return statistics.median(theirs), statistics.median(ours)
 
 
-def against_decord(folder: Path, *, repeat: int, workers: int) -> list[str]:
+def against_decord(folder: Path, *, match: str, repeat: int, workers: int) -> list[str]:
     lines = ["| clip | theirs, CPU s | ours, CPU s | ratio | theirs, wall s | ours, wall s | ratio |"]
     lines.append("|---" * 7 + "|")
     cpu_ratios, wall_ratios = [], []
-    for setting in SETTINGS:
+    for setting in fitting(SETTINGS, match):
         path = make_clip(folder, setting)
         check_same(path, setting)
         theirs, ours = measure_cpu(path, setting, repeat=repeat)
@@ -286,10 +291,10 @@ def measure_loop(path: Path, setting: Setting, *, repeat: int, workers: int) -> 
     return [statistics.median(figures) for figures in zip(*rounds, strict=True)]
 
 
-def against_loop(folder: Path, *, repeat: int, workers: int) -> list[str]:
+def against_loop(folder: Path, *, match: str, repeat: int, workers: int) -> list[str]:
     columns = ("clip", "loop, CPU s", "ours, CPU s", "ratio", "loop, wall s", "ours, wall s", "ratio")
     lines = [f"| {' | '.join(columns)} | ours, {workers} cores, wall s | ratio |", "|---" * 9 + "|"]
-    for setting in LOOP_SETTINGS:
+    for setting in fitting(LOOP_SETTINGS, match):
         loop_cpu, loop, ours_cpu, ours, several = measure_loop(
             make_clip(folder, setting), setting, repeat=repeat, workers=workers
         )
@@ -303,6 +308,7 @@ def against_loop(folder: Path, *, repeat: int, workers: int) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=("decord", "loop"))
+    parser.add_argument("--match", default="", help="clips whose name fits")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -310,12 +316,13 @@ def main() -> None:
     workers = len(os.sched_getaffinity(0))
     versions = f"{reader_version('pyav')}, qwen-vl-utils {version('qwen-vl-utils')}, decord {version('decord')}"
     machine = f"{versions}, torch {torch.__version__}, {workers} processes on {workers} cores"
+    chosen = {"match": arguments.match, "repeat": arguments.repeat, "workers": workers}
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         if arguments.only in (None, "decord"):
-            lines += [*against_decord(Path(folder), repeat=arguments.repeat, workers=workers), ""]
+            lines += [*against_decord(Path(folder), **chosen), ""]
         if arguments.only in (None, "loop"):
-            lines += [*against_loop(Path(folder), repeat=arguments.repeat, workers=workers), ""]
+            lines += [*against_loop(Path(folder), **chosen), ""]
     lines.append(f"Theirs: fetch_video; loop: PyAV's decode from the start; {machine}")
     if arguments.out:
         arguments.out.write_text("\n".join(lines) + "\n")
