@@ -80,10 +80,12 @@ def _failure(found: Seen) -> str | None:
 def table(chosen: list[str], *, jobs: int) -> tuple[str, list[str]]:
     began = time.monotonic()
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        exact = pool.apply_async(exact_rows if "spec_rl" in chosen else list)
         found: dict[str, list[tuple[str, str | None]]] = {}
         for name, rows in zip(chosen, pool.imap(of_file, chosen), strict=True):
             found[name] = rows
             print(f"{name}\n" + "\n".join(row for row, _ in rows), file=sys.stderr, flush=True)
+        exact_found = exact.get()
         pool.close()
         pool.join()
     named = [row for name in chosen if name in NAMED for row in found[name]]
@@ -91,8 +93,8 @@ def table(chosen: list[str], *, jobs: int) -> tuple[str, list[str]]:
     parts = []
     if named:
         parts.append("\n".join([HEAD, *[row for row, _ in named]]))
-    if "spec_rl" in chosen:
-        parts.append("\n".join([EXACT, *exact_rows()]))
+    if exact_found:
+        parts.append("\n".join([EXACT, *exact_found]))
     if others:
         parts.append("\n".join([HEAD, *[row for row, _ in others]]))
     if chosen == names():

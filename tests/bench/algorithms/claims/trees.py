@@ -59,10 +59,8 @@ CLAIMS = [
         "fr3e, 4 answers, anchors 2, children 2", f"{BUDGET}; {OFTEN}", COMMON, ROLLOUTS, FR3E, change=SMALL, why=PARTS
     ),
     Claim(SEARCHED, f"{EQUAL}; {OFTEN}", COMMON, UNIT, SEARCH, change=SMALL),
-    Claim(SEARCHED, f"{EQUAL}; {RARELY}", RARE, UNIT, SEARCH, change=SMALL, why=DEAD),
-    Claim(
-        SEARCHED, f"{BUDGET}; {RARELY}", RARE, ROLLOUTS, SEARCH, change=SMALL, why=f"{DEAD}; and its steps are smaller"
-    ),
+    Claim(SEARCHED, f"{EQUAL}; {RARELY}", RARE, UNIT, SEARCH, change=SMALL),
+    Claim(SEARCHED, f"{BUDGET}; {RARELY}", RARE, ROLLOUTS, SEARCH, change=SMALL, why=f"{SCALE}; {DEAD}"),
     Claim("latr, lookahead 2", f"{EQUAL}; {RARELY}", RARE, UNIT, LATR),
     Claim("latr, lookahead 2", f"{EQUAL}; {OFTEN}", COMMON, UNIT, LATR, why=FEW),
     Claim(
