@@ -61,6 +61,33 @@ def grown(batch: RolloutBatch, generate: Callable[..., RolloutBatch], forks: Seq
     return joined(batch, more)
 
 
+def searched(
+    batch: RolloutBatch,
+    generate: Callable[..., RolloutBatch],
+    choose: Callable[[RolloutBatch, set[tuple[int, int]]], list[Fork]],
+    *,
+    rounds: int,
+    n: int,
+) -> RolloutBatch:
+    """The batch as trees, grown in so many rounds by n completions behind each of the forks that `choose` names. It is
+    given the places (row, tokens) that are forks already.
+    """
+    batch = planted(batch)
+    done: set[tuple[int, int]] = set()
+    for _ in range(rounds):
+        forks = choose(batch, done)
+        done |= {(fork.row, fork.place) for fork in forks}
+        batch = grown(batch, generate, forks, n=n)
+    return batch
+
+
+def with_signal(advantage_NC: torch.Tensor, rewards_N: torch.Tensor, batch: RolloutBatch) -> torch.Tensor:
+    """float32; 0 off the tokens, of unscored completions, and in groups of equal rewards."""
+    is_constant_N = group_stats(rewards_N, batch.gid_N).constant_N
+    has_signal_NC = batch.mask_NC & ~(is_constant_N | rewards_N.isnan())[:, None]
+    return torch.where(has_signal_NC, advantage_NC, 0.0).float()
+
+
 def branches(batch: RolloutBatch, generate: Callable[..., Any], forks: Sequence[Fork], *, n: int) -> RolloutBatch:
     """n completions behind each fork, in the order of the forks, with their columns."""
     rows = torch.tensor([fork.row for fork in forks])

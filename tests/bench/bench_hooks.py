@@ -5,9 +5,10 @@
 Per plug-in: the hooks of a step (shape_rewards, keep, replay, advantage, columns, policy_loss and regulariser with
 their backward pass over the log-probs, aggregate, on_step_end) on a made batch, the losses in 64 micro-batches, less
 the same of GRPO without a plug-in; medians. Columns of rewards are there as spans of 8 steps, hidden states are of the
-model's size. What asks an engine (second_round, prefixes) or draws prompts is measured by the benches of its own. The
-step: forward and backward of a 25M-parameter Qwen2.5-VL of random weights over packed groups with one image of 84
-pixels, without generation, so the shares are above those of a run. fp32, one thread.
+model's size. Not measured here: what a plug-in asks of the engine (second_round, prefixes), of the loader (draw,
+frames) and of further passes (NEEDS, models beside the policy); `--left-out` lists it by plug-in. The step: forward and
+backward of a 25M-parameter Qwen2.5-VL of random weights over packed groups with one image of 84 pixels, without
+generation, so the shares are above those of a run. fp32, one thread.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from makers.bench_models import medium_model, versions
 from makers.rendered import make_image, make_prompt, random_completions
 
 from mmrl.algorithms.algorithm import Algorithm, build_algorithm
-from mmrl.algorithms.hooks import load_plugin
+from mmrl.algorithms.hooks import HOOKS, load_plugin
 from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.config.schema import AlgorithmSection
 from mmrl.models.logprobs import token_logprobs
@@ -52,7 +53,11 @@ def main() -> None:
     arguments.add_argument("--only", nargs="+", default=())
     arguments.add_argument("--step-groups", type=int, default=1, help="groups of the step that are measured; 64 in all")
     arguments.add_argument("--step", type=float, help="seconds of a step that were measured before, on a quiet machine")
+    arguments.add_argument("--left-out", action="store_true", help="only list what is not measured")
     options = arguments.parse_args()
+    if options.left_out:
+        print("\n".join(left_out()))
+        return
     torch.set_num_threads(1)
     model, processor = medium_model()
     size = sum(p.numel() for p in model.parameters()) / 1e6
@@ -74,6 +79,18 @@ def main() -> None:
     print(f"| all together | | {total:.3f} | {100 * total / step:.3f} |")
     if total > LIMIT * step and not options.only:
         sys.exit(f"the hooks take more than {100 * LIMIT:g} % of the step")
+
+
+def left_out() -> list[str]:
+    """Of each plug-in the hooks whose work is elsewhere, and what its options by default ask further passes for."""
+    lines = ["| plug-in | hooks not measured | asked of a further pass |", "|---|---|---|"]
+    for name in shipped_names("algorithms"):
+        plugin = load_plugin(name)
+        hooks = ", ".join(hook for hook in HOOKS if hook in plugin.hooks and hook not in MEASURED)
+        needs = ", ".join(f"`{need}`" for need in sorted(plugin.needs))
+        if hooks or needs:
+            lines.append(f"| `{name}` | {hooks} | {needs} |")
+    return lines
 
 
 def measured_plugins() -> list[str]:

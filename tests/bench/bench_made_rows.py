@@ -43,7 +43,7 @@ def main() -> None:
     ]
     for size in SIZES:
         with tempfile.TemporaryDirectory() as folder:
-            given = ({"prompt": f"q{n}", "answer": "a", "task": "t", "id": f"row-{n}"} for n in range(size))
+            given = [{"prompt": f"q{n}", "answer": "a", "task": "t", "id": f"row-{n}"} for n in range(size)]
             rows = read(write_jsonl(Path(folder) / "rows.jsonl", given))
             chosen = random.Random(0).sample(range(size), MADE)
             keys = {(rows[n].dataset, rows[n].sample_id) for n in chosen}

@@ -10,10 +10,12 @@
 So the search goes back to any place of the tree, not to the children of the last one alone, and gives up once solved.
 `tree_credit` off: GRPO over all leaves.
 
-stretch 256, rounds 3, expand 2, children 2; value .4, surprise .4, depth .2. Source: 2509.25454, from memory of the
-paper: frontier over the whole tree, its score of quality, uncertainty and depth, and credit by q values; the numbers,
-surprise in place of entropy, and completions to the end in place of single steps are derived. Its replay of solved
-questions is `exgrpo`, its filter of hard ones `success_filter`.
+stretch 256 (16384 tokens in 64 steps), value .4, surprise 0 (.4 where the source's switch for it is on), depth .01;
+rounds 3, expand 2, children 2. Source: 2509.25454 and smiles724/DeepSearch@daf9067, the score and its weights read in
+code. Different there: one step is expanded at a time, 8 wide, until 8 answers are there, right ones or not; V is that
+of the node before; a right answer counts 1, a wrong one -1, weighted by (depth + 1) / length but at least .1 on its way
+up; credit is less the mean of the other answers, not less V(root). Its replay of solved questions is `exgrpo`, its
+filter of hard ones `success_filter`.
 
 Values 1, 0, surprise .5, .2, first and second of two stretches, weights .4, .4, .2: scores .6461, .28.
 
@@ -26,10 +28,10 @@ from typing import Any
 
 import torch
 
-from mmrl.algorithms.advantages import group_stats, grpo
+from mmrl.algorithms.advantages import grpo
 from mmrl.algorithms.parts import outcome, rows_of_groups
 from mmrl.algorithms.rollout_batch import RolloutBatch
-from mmrl.algorithms.trees import START, Fork, Nodes, grown, nodes, planted
+from mmrl.algorithms.trees import START, Fork, Nodes, nodes, searched, with_signal
 from mmrl.config.schema import AlgorithmSection
 from mmrl.config.section import NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -47,8 +49,8 @@ class Plugin:
         expand: PositiveInt = 2,
         children: PositiveInt = 2,
         value_weight: NonNegativeFloat = 0.4,
-        surprise_weight: NonNegativeFloat = 0.4,
-        depth_weight: NonNegativeFloat = 0.2,
+        surprise_weight: NonNegativeFloat = 0.0,
+        depth_weight: NonNegativeFloat = 0.01,
         tree_credit: bool = True,
         threshold: float = 0.5,
     ) -> None:
@@ -59,20 +61,13 @@ class Plugin:
     def second_round(self, batch: RolloutBatch, generate: Callable[..., RolloutBatch]) -> RolloutBatch:
         if not self._rounds:
             return batch
-        batch = planted(batch)
-        done: set[tuple[int, int]] = set()
-        for _ in range(self._rounds):
-            forks = self._best(batch, done)
-            done |= {(fork.row, fork.place) for fork in forks}
-            batch = grown(batch, generate, forks, n=self._children)
-        return batch
+        return searched(batch, generate, self._best, rounds=self._rounds, n=self._children)
 
     def advantage(self, rewards_N: torch.Tensor, batch: RolloutBatch, settings: AlgorithmSection) -> torch.Tensor:
         if not self._tree_credit:
             return grpo(rewards_N, batch, settings)
-        stats, tree = group_stats(rewards_N, batch.gid_N), nodes(rewards_N.double(), batch)
-        has_signal_NC = batch.mask_NC & ~(stats.constant_N | rewards_N.isnan())[:, None]
-        return torch.where(has_signal_NC, tree.value_NC - tree.root_N[:, None], 0.0).float()
+        tree = nodes(rewards_N.double(), batch)
+        return with_signal(tree.value_NC - tree.root_N[:, None], rewards_N, batch)
 
     def _best(self, batch: RolloutBatch, done: set[tuple[int, int]]) -> list[Fork]:
         """The places that a round expands."""

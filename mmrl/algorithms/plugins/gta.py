@@ -3,13 +3,18 @@
     tokens of the guess, the column `guess`: value above 0 where the guess is the dataset's label
     loss = policy loss on all other tokens + coef * value * (-log policy) on the guess
 
-The guess takes no part in the policy loss: its weight there is 0. A wrong guess (value 0) has no loss at all, since
-imitating it would teach it; with a forced guess (`prefix_ids` of a second round) every value is 1. The regulariser is
-aggregated as the policy loss is. The source also removes the part of the supervised gradient that points against the
-reward's; that needs gradients by parameter and is not done here (derived form).
+The guess takes no part in the policy loss: its weight there is 0 (the source's loss masking). A wrong guess (value 0)
+has no loss at all, since imitating it would teach it; with a forced guess (`prefix_ids` of a second round) every value
+is 1. The regulariser is aggregated as the policy loss is.
 
-coef 1. Source: 2509.12108, abstract. coef None takes nothing away and adds nothing: GRPO. Log-prob -2 at value 1: loss
-2; -.5: .5; value 0: 0.
+Not here: the source's "gradient constraint" between the two losses, whose formula was not found (its abstract and
+summaries name it; a projection of conflicting gradients is likely). Any such needs the gradient of each loss by
+parameter. The trainer has one backward pass, whose gradients DeepSpeed sums, spreads over the processes (ZeRO) and
+clips as they appear; a second set would be a second pass, and as much memory again as the gradients take. So the losses
+are added, as they are.
+
+coef 1. Source: 2509.12108, abstract and summaries of others. coef None takes nothing away and adds nothing: GRPO.
+Log-prob -2 at value 1: loss 2; -.5: .5; value 0: 0.
 
 Shape letters: N completions, C completion tokens.
 """

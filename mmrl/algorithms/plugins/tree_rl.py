@@ -24,7 +24,7 @@ import torch
 
 from mmrl.algorithms.advantages import group_stats, grpo
 from mmrl.algorithms.rollout_batch import RolloutBatch
-from mmrl.algorithms.trees import START, TREE, Fork, grown, nodes, planted
+from mmrl.algorithms.trees import START, TREE, Fork, nodes, searched, with_signal
 from mmrl.config.schema import AlgorithmSection
 from mmrl.config.section import NonNegativeInt, PositiveInt
 
@@ -49,27 +49,19 @@ class Plugin:
     def second_round(self, batch: RolloutBatch, generate: Callable[..., RolloutBatch]) -> RolloutBatch:
         if not self._forks:
             return batch
-        batch = planted(batch)
-        done: set[tuple[int, int]] = set()
-        for _ in range(self._rounds):
-            forks = self._places(batch, done)
-            done |= {(fork.row, fork.place) for fork in forks}
-            batch = grown(batch, generate, forks, n=self._children)
-        return batch
+        return searched(batch, generate, self._places, rounds=self._rounds, n=self._children)
 
     def advantage(self, rewards_N: torch.Tensor, batch: RolloutBatch, settings: AlgorithmSection) -> torch.Tensor:
         if not self._tree_credit:
             return grpo(rewards_N, batch, settings)
-        stats = group_stats(rewards_N, batch.gid_N)
         values_N = rewards_N.double()
         if self._normalise:
+            stats = group_stats(rewards_N, batch.gid_N)
             count_N = stats.count_N.double()
             values_N = (values_N - stats.mean_N) * count_N / (count_N - 1).clamp(min=1)
         tree = nodes(values_N, batch)
         gain_NC = 2 * tree.value_NC - tree.root_N[:, None] - tree.parent_NC
-        advantage_NC = gain_NC / tree.leaves_NC.clamp(min=1).sqrt()
-        has_signal_NC = batch.mask_NC & ~(stats.constant_N | rewards_N.isnan())[:, None]
-        return torch.where(has_signal_NC, advantage_NC, 0.0).float()
+        return with_signal(gain_NC / tree.leaves_NC.clamp(min=1).sqrt(), rewards_N, batch)
 
     def _places(self, batch: RolloutBatch, done: set[tuple[int, int]]) -> list[Fork]:
         """Of each tree the least probable tokens that were sampled in it, and are no fork yet."""

@@ -7,10 +7,11 @@ import torch
 from makers.batches import make_batch
 from makers.method_steps import algorithm_of
 
-from mmrl.algorithms.algorithm import build_algorithm
+from mmrl.algorithms.algorithm import build_algorithm, hook_order
+from mmrl.config.load import load_config
 from mmrl.config.schema import AlgorithmSection
 from mmrl.errors import CheckpointError, ConfigError, MmrlError, PluginError, RewardError
-from mmrl.plugins import shipped_names
+from mmrl.plugins import shipped_dir, shipped_names
 
 
 def build(*plugins, relative_to=None, **settings):
@@ -310,3 +311,41 @@ def test_a_sequence_level_loss_needs_the_sequence_mean(tmp_path):
     with pytest.raises(ConfigError, match=r"one ratio per sequence.*'token-mean'.*set it to seq-mean-token-mean"):
         build("./p.py", **where)
     build("./p.py", aggregation="seq-mean-token-mean", **where)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "line"),
+    [
+        (0, "draw: hard_mining"),
+        (1, "draw: hard_mining (rollout.steps_ahead 1: rows are drawn before the step under way is scored)"),
+    ],
+)
+def test_a_draw_before_the_step_under_way_is_scored_is_said_at_start(ahead, line):
+    path = shipped_dir("configs") / "methods" / "hard_mining.yaml"
+    config = load_config(path, [f"rollout.steps_ahead={ahead}", "algorithm.rollout_correction=truncate"])
+    assert [found for found in hook_order(config) if found.startswith("draw")] == [line]
+
+
+BESIDE = """
+from mmrl.algorithms.beside import ModelBeside
+
+
+class Plugin:
+    def __init__(self, *, lr: float | None = None) -> None:
+        self.models, self.needs = {"judge": ModelBeside("folder", lr)}, ("ref",)
+
+    def keep(self, batch, rewards_N):
+        return rewards_N == rewards_N
+"""
+
+
+def test_models_beside_the_policy_are_needs_and_must_have_a_loss_to_learn_and_a_name_of_their_own(tmp_path):
+    for name in ("one.py", "two.py"):
+        (tmp_path / name).write_text(BESIDE)
+    one, two = str(tmp_path / "one.py"), str(tmp_path / "two.py")
+    algorithm = build_algorithm(AlgorithmSection(plugins=(one,)), max_new_tokens=8)
+    assert algorithm.needs == {"model:judge", "ref"} and algorithm.models["judge"].path == "folder"
+    with pytest.raises(PluginError, match="its model 'judge' is to learn, but it has no hook 'model_loss'"):
+        build_algorithm(AlgorithmSection(plugins=(one,), plugin_options={"one": {"lr": 0.1}}), max_new_tokens=8)
+    with pytest.raises(PluginError, match="2 plug-ins ask for a model called 'judge'"):
+        build_algorithm(AlgorithmSection(plugins=(one, two)), max_new_tokens=8)

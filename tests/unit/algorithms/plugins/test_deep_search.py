@@ -27,7 +27,7 @@ def test_the_best_place_of_the_whole_frontier_goes_on():
     only_value = {"surprise_weight": 0.0, "depth_weight": 0.0}
     _, engine = searched(rows, [0.1, 0.4], rounds=2, **only_value)
     assert [prefix for _, prefix in engine.asked] == [(6, 7), (6, 7, 8, 9)]
-    only_surprise = {"value_weight": 0.0, "depth_weight": 0.0}
+    only_surprise = {"value_weight": 0.0, "surprise_weight": 0.4, "depth_weight": 0.0}
     surprising = [[-1.0, -1.0, -3.0, -3.0, -1.0], [-2.0] * 5]
     _, engine = searched(rows, [0.1, 0.4], logprobs=surprising, rounds=1, expand=3, **only_surprise)
     assert [prefix for _, prefix in engine.asked] == [(1, 2, 3, 4), (6, 7), (6, 7, 8, 9)]
