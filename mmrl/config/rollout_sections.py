@@ -86,7 +86,9 @@ class RolloutSection(Section):
     )
     max_new_tokens: Count = Field(default=512, description="longest completion")
     stop: tuple[NonEmptyText, ...] = Field(default=(), description="texts that end a completion; they stay in it")
-    max_batch_tokens: PositiveInt = Field(default=32768, description="prompt + completion tokens decoded together")
+    max_batch_tokens: PositiveInt = Field(
+        default=32768, description="tokens of prompts (once per group) and completions decoded together"
+    )
     steps_ahead: Literal[0, 1] = Field(
         default=0, description="1: sample the next step's completions while this one trains, see rollout.md"
     )

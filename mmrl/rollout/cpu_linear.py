@@ -56,8 +56,8 @@ def _gains(weight_NK: torch.Tensor) -> bool:
     return weight_NK.device.type == "cpu" and weight_NK.is_floating_point() and weight_NK.numel() >= LEAST_VALUES
 
 
-def _forward(layer: torch.nn.Linear, x: torch.Tensor) -> torch.Tensor:
-    return cpu_linear(x, layer.weight, layer.bias)
+def _forward(layer: torch.nn.Linear, input: torch.Tensor) -> torch.Tensor:
+    return cpu_linear(input, layer.weight, layer.bias)
 
 
 def _product(x_MK: torch.Tensor, weight_NK: torch.Tensor, bias_N: torch.Tensor | None) -> torch.Tensor:

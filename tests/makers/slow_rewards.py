@@ -77,6 +77,11 @@ def batch_leaves_marks(completions, samples, *, folder):
     return [leaves_a_mark(completion, None, folder=folder) for completion in completions]
 
 
+def waits_10_ms(completion, sample):
+    time.sleep(0.01)
+    return 1.0
+
+
 def waits_50_ms(completion, sample):
     time.sleep(0.05)
     return 1.0
