@@ -5,7 +5,8 @@
 
 A random Qwen2.5-VL of 35 million parameters (25 million without its vocabulary of 8,192), float32 unless said, on CPUs,
 one thread a process. Each case is one real step over packed rows, twice, and a rollout with hf_engine, in processes of
-its own (tests/makers/plan_run.py). The plan knows the configuration, config.json and the headers of the media.
+its own (tests/makers/plan_run.py); `small` models have 0.6 million parameters. The plan knows
+the configuration, config.json and the headers of the media.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from makers.bench_models import medium_model, versions
 from makers.plan_cases import PARTS, Case, measured, planned, write_run
+from makers.tiny_models import tiny_model_dir
 
 from mmrl.models.load import save_model
 
 TEXT, IMAGES, CLIPS = ("text:256",), ("image:336", "image:336"), ("clip:16",)
 CHECKPOINTING, SEPARATE = "model.gradient_checkpointing=true", "train.shared_prefix=false"
+FAMILIES = ("qwen2_vl", "qwen3_vl", "internvl", "smolvlm", "idefics3", "llava_onevision", "gemma3")
+SMALL = ("image:336", "image:300", "text:200")
 CASES = (
     Case("text", TEXT),
     Case("text, checkpointing", TEXT * 2, (CHECKPOINTING,)),
@@ -40,6 +44,7 @@ CASES = (
     Case("long completions", TEXT, ("rollout.max_new_tokens=256", "train.micro_batch_tokens=600")),
     *(Case(f"zero {stage}", IMAGES, (f"train.zero_stage={stage}",)) for stage in (1, 2, 3)),
     *(Case(f"zero {stage}, 2 processes", IMAGES, (f"train.zero_stage={stage}",), 2) for stage in (0, 1, 2, 3)),
+    *(Case(f"small {family}", SMALL, family=family) for family in FAMILIES),
 )
 
 
@@ -57,7 +62,7 @@ def main() -> None:
         for number, case in enumerate(case for case in CASES if arguments.only in case.name):
             folder = Path(place) / str(number)
             folder.mkdir()
-            run = write_run(folder, Path(place) / "model", case)
+            run = write_run(folder, tiny_model_dir(case.family) if case.family else Path(place) / "model", case)
             _, plan = planned(run, case)
             print(f"| {case.name} | {_cells(plan, [measured(run, case, kind) for kind in kinds])} |", flush=True)
 

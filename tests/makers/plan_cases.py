@@ -27,12 +27,15 @@ PARTS = ("weights", "resting", "backward", "step", "sampling")
 
 @dataclass(frozen=True)
 class Case:
-    """rows: kinds of prompts (`text:200` has so many words, `image:336` is a square, `clip:8` so many frames)."""
+    """rows: kinds of prompts (`text:200` has so many words, `image:336` is a square, `clip:8` so many frames). family:
+    of the tiny model that the case is of, for whoever chooses the model by it.
+    """
 
     name: str
     rows: tuple[str, ...]
     overrides: tuple[str, ...] = ()
     processes: int = 1
+    family: Any = None
 
 
 def write_run(folder: Path, model: Path, case: Case) -> Path:
