@@ -22,6 +22,7 @@ from mmrl.models.families import FamilyProcessor
 from mmrl.models.load import load_policy, processor_of
 from mmrl.training import distributed
 from mmrl.training.checkpoint import load_optimizer_state, load_state
+from mmrl.training.media_cache import reads_pixels
 from mmrl.training.reference import Reference, open_frozen
 from mmrl.training.runtime import Runtime
 from mmrl.training.schedule import build_optimizer, set_hyperparameters
@@ -86,7 +87,9 @@ def _open_trained(run: Runtime, section: ModelSection, *, name: str) -> Any:
     model, _ = distributed.together(lambda: load_policy(section))
     train = run.config.train
     settings = engine_config(model_section=run.config.model, train=train)
+    other_eyes = reads_pixels(run.cache, model, run.processor)
     engine = build_engine(model, build_optimizer(model, train), settings)
+    engine.reads_pixels = other_eyes
     if checkpoint is not None:
         _restore(run, engine, checkpoint, name=name)
     return engine

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from makers.tiny_models import TILE_KINDS
 from makers.vlm import FAMILIES, mixed_prompts, tiny_vlm
 
 from mmrl.config.schema import ModelSection
+from mmrl.data.cache import PixelCache
+from mmrl.data.feature_cache import FeatureCache
 from mmrl.errors import ConfigError
 from mmrl.models.features import (
     STORED,
@@ -20,7 +23,10 @@ from mmrl.models.features import (
     weights_fingerprint,
 )
 from mmrl.models.freeze import freeze
+from mmrl.models.logprobs import LogprobModule
 from mmrl.models.packing import group_row, separate_rows
+from mmrl.training.media_cache import reads_pixels
+from mmrl.training.step import LogprobSettings, logprob_pass
 
 ALL = (*FAMILIES, *TILE_KINDS)
 every_family = pytest.mark.parametrize("kind", ALL)
@@ -132,6 +138,32 @@ def test_features_are_allowed_while_tower_and_projector_are_frozen(kind):
     assert trained_vision(model, family)
     with pytest.raises(ConfigError, match=r"'cache.level' is features but .*'model.freeze'.*or set 'cache.level'"):
         check_frozen(model, family)
+
+
+def test_a_model_with_other_eyes_is_given_pixels():
+    vlm, other = tiny_vlm("qwen2_5_vl"), copy.deepcopy(tiny_vlm("qwen2_5_vl").model)
+    cache = FeatureCache(PixelCache(Path("unused")), encoder_of("qwen2_5_vl"), stored="float32")
+    with torch.no_grad():
+        other.lm_head.weight += 1
+    assert not reads_pixels(cache, other, vlm.processor)
+    with torch.no_grad():
+        other.model.visual.merger.mlp[2].bias += 1
+    assert reads_pixels(cache, other, vlm.processor)
+    assert not reads_pixels(cache.pixels, other, vlm.processor)
+    module = LogprobModule(other)
+    pixels, encoder = prompts("qwen2_5_vl")[0], encoder_of("qwen2_5_vl")
+    media = tuple(replace(m, features=encoder.encode(m), reopen=lambda m=m: m) for m in pixels.media)
+    [row] = rows_of("qwen2_5_vl", replace(pixels, media=media))
+    options = {"temperature": 1.0, "banned_ids": vlm.processor.banned_ids, "chunk": 8, "micro_batch_tokens": 1000}
+    settings = LogprobSettings(processor=vlm.processor, **options)
+
+    def logprobs(rows):
+        return logprob_pass(module, rows, settings=settings, shape=(3, 4))[0]
+
+    expected = logprobs(rows_of("qwen2_5_vl", pixels))
+    assert not torch.allclose(logprobs([row]), expected, atol=1e-5)  # the policy's features would mislead it
+    module.reads_pixels = True
+    assert torch.equal(logprobs([row]), expected)
 
 
 def test_encoding_leaves_the_mode_of_the_language_model_alone():
