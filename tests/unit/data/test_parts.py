@@ -80,7 +80,7 @@ def test_as_many_threads_as_one_likes_give_the_same_bits(folder, name, reader, s
     shown = [shown_index(frame.permute(1, 2, 0).numpy()) for frame in alone.frames_F3HW]
     assert shown == [index + hidden for index in alone.frame_indices]
     for threads in (2, 5):
-        several = open_medium(job, video, threads=lambda: threads)
+        several = open_medium(job, video, threads=lambda threads=threads: threads)
         assert torch.equal(several.frames_F3HW, alone.frames_F3HW)
         for field in fields(alone):
             if field.name != "frames_F3HW":

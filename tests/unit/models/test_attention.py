@@ -1,4 +1,4 @@
-"""Attention over packed rows: by parts, by block masks and by dense masks the same, and what of it is held in memory."""
+"""Attention over packed rows: by parts, block masks and dense masks the same, and what of it is held in memory."""
 
 import random
 
@@ -78,8 +78,8 @@ def random_states(forest: Forest, *, heads: int = 4, key_heads: int = 2) -> list
 
 
 def attended(way: str, forest: Forest, window: Window | None) -> list[torch.Tensor]:
-    """Output (B, T, H, D) without padding and, but by FlexAttention, which has no backward pass on a CPU, gradients of a
-    weighted sum of it.
+    """Output (B, T, H, D) without padding and, but by FlexAttention, which has no backward pass on a CPU, gradients of
+    a weighted sum of it.
     """
     query, key, value = states = random_states(forest)
     if way == "parts":
@@ -172,7 +172,9 @@ def assert_same(found, expected, *, tolerance: float) -> None:
     torch.testing.assert_close(found[0], expected[0], atol=tolerance, rtol=0)
     assert found[1].keys() == expected[1].keys()
     for name, gradient in found[1].items():
-        torch.testing.assert_close(gradient, expected[1][name], atol=tolerance, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            gradient, expected[1][name], atol=tolerance, rtol=0, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def groups_of(family: str) -> list:
