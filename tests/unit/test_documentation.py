@@ -232,7 +232,8 @@ def test_the_commands_of_the_page_run(tiny_folder, capsys):
     for block in blocks(COMMANDS):
         for arguments in commands(block):
             if arguments[0] in ("init", "check", "preprocess", "list", "schema", "runs", "score", "cache"):
-                returned[" ".join(arguments)] = run(*arguments)
+                # Object storage is a folder here.
+                returned[" ".join(arguments)] = run(*(a.replace("s3://", f"file://{tiny_folder}/") for a in arguments))
                 said = capsys.readouterr()
                 if arguments[0] == "list" or arguments[1:2] == ["completions.jsonl"]:
                     assert said.out + said.err == output_of(block, arguments), arguments

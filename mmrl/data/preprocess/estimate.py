@@ -17,7 +17,7 @@ from mmrl.data.file_bytes import as_path
 from mmrl.data.frame_clips import MemoryClip, constant_rate
 from mmrl.data.image import MAX_SOURCE_PIXELS, image_size
 from mmrl.data.locations import FrameFiles, PdfPage
-from mmrl.data.opening import OpenJob, planned_clip, planned_image, span_frames
+from mmrl.data.opening import OpenedMedia, OpenJob, planned_clip, planned_image, span_frames
 from mmrl.data.pdf import page_size
 from mmrl.data.source import media_errors, source_name
 from mmrl.data.video_readers.header import header_info
@@ -50,7 +50,9 @@ class Need:
         return f"{self.media} media, about {_size(self.new_bytes)} to be written{how}{unknown}"
 
 
-def estimate(kinds: Sequence[str], job: Callable[[int], OpenJob], cache: PixelCache, videos: Sequence[VideoSection]):
+def estimate(
+    kinds: Sequence[str], job: Callable[[int], OpenJob], cache: PixelCache, videos: Sequence[VideoSection]
+) -> Need:
     """What media will take. kinds: of each medium; job, videos: how one is opened, by its place among them."""
     by_kind: dict[str, list[int]] = defaultdict(list)
     for place, kind in enumerate(kinds):
@@ -97,7 +99,7 @@ def _picture_size(job: OpenJob) -> tuple[int, int]:
     return image_size(source)
 
 
-def _planned_clip(job: OpenJob):
+def _planned_clip(job: OpenJob) -> OpenedMedia | None:
     source = job.ref.source
     if isinstance(source, np.ndarray):
         info = MemoryClip(source, fps=job.ref.source_fps).info

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -66,7 +67,7 @@ class ProgressLine:
         columns = ("{task.description}", "{task.fields[count]}", "{task.fields[speed]}", "{task.fields[failed]}")
         texts = [TextColumn(column, markup=False) for column in columns]
         self._bar = Progress(texts[0], BarColumn(), *texts[1:], TimeElapsedColumn(), console=console)
-        fields = {"count": f"0/{media}", "speed": "", "failed": ""}
+        fields: dict[str, Any] = {"count": f"0/{media}", "speed": "", "failed": ""}
         self._task = self._bar.add_task("media", total=max(size, 1), **fields)
         self._logged = time.monotonic()
 

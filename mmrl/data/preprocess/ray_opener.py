@@ -34,7 +34,7 @@ class RayOpener:
 
     def __init__(self, video: VideoSection) -> None:
         try:
-            import ray.data
+            import ray.data  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise ConfigError(f"--ray needs Ray Data, which cannot be imported ({error}); {INSTALL}") from error
         self.video, self._ray = video, ray

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
@@ -29,6 +29,10 @@ from mmrl.data.preprocess.work import Listing, list_work
 from mmrl.data.storage import Storage
 from mmrl.data.vision import VisionGeometry
 from mmrl.models.load import geometry_of
+
+if TYPE_CHECKING:
+    from mmrl.data.preprocess.features import FeatureMaker
+    from mmrl.data.preprocess.ray_opener import RayOpener
 
 _LISTED = 20
 
@@ -86,7 +90,7 @@ def preprocess(config: RunConfig, options: Options | None = None) -> int:
     return _tell_failures(outcome, console, listed)
 
 
-def _opener(listing: Listing, options: Options):
+def _opener(listing: Listing, options: Options) -> MediaOpener | RayOpener:
     if options.ray:
         from mmrl.data.preprocess.ray_opener import RayOpener
 
@@ -94,7 +98,7 @@ def _opener(listing: Listing, options: Options):
     return MediaOpener(listing.data.video, options.workers or listing.data.decode_workers)
 
 
-def _feature_maker(config: RunConfig, cache: PixelCache):
+def _feature_maker(config: RunConfig, cache: PixelCache) -> FeatureMaker:
     from mmrl.data.preprocess.features import FeatureMaker
 
     return FeatureMaker(config, cache)

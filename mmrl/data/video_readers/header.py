@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import av
 
@@ -21,7 +22,7 @@ def header_info(path: Path) -> ClipInfo | None:
     check_file(path)
     with media_errors(path), av.open(str(path), options=_SHORT_PROBE) as container:
         stream = container.streams.best("video")
-        if stream is None or not stream.width or not stream.height:
+        if not isinstance(stream, av.VideoStream) or not stream.width or not stream.height:
             return None
         fps = float(stream.average_rate or stream.base_rate or 0)
         duration_s = _duration_s(container, stream)
@@ -31,7 +32,7 @@ def header_info(path: Path) -> ClipInfo | None:
         return constant_rate(count, (stream.width, stream.height), fps or count / duration_s)
 
 
-def _duration_s(container, stream) -> float:
+def _duration_s(container: Any, stream: Any) -> float:
     if stream.duration and stream.time_base:
         return float(stream.duration * stream.time_base)
     return container.duration / av.time_base if container.duration else 0.0
