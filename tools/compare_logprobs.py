@@ -25,7 +25,7 @@ from mmrl.config.schema import DataSection, RunConfig
 from mmrl.data.cache import PixelCache
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.prepare import Prepared, Preparer
-from mmrl.data.preprocess import data_sections
+from mmrl.data.preprocess.media import data_sections
 from mmrl.data.readers import read_datasets
 from mmrl.data.skipped import SkippedLog
 from mmrl.errors import ConfigError, MmrlError

@@ -22,7 +22,7 @@ from mmrl.config.schema import DataSection, DatasetSection, RunConfig
 from mmrl.data.cache import PixelCache
 from mmrl.data.decoder import MediaOpener
 from mmrl.data.prepare import Prepared, Preparer
-from mmrl.data.preprocess import data_sections
+from mmrl.data.preprocess.media import data_sections
 from mmrl.data.readers import SampleSet, read_dataset
 from mmrl.data.rendered import MediaEntry, RenderedPrompt
 from mmrl.data.sample import GeometryKind, Sample
