@@ -223,6 +223,8 @@ def login_problem(name: str) -> str | None:
     import requests
     import wandb  # pyright: ignore[reportMissingImports]
 
+    if wandb.run is None:
+        wandb.teardown()  # what an earlier run of this process read of the environment
     settings = wandb.setup().settings
     wandb.teardown()  # what it read of the environment would hold for this process's life
     if settings.mode in ("offline", "disabled", "dryrun"):
