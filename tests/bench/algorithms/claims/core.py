@@ -81,11 +81,14 @@ def tests(strict: bool):
 
 
 STRICT, SOFT = tests(True), tests(False)
-CODE = Task(
-    start(0.02, places=3),
-    target,
-    parts=lambda rows, true_N, generator: {"mimo_strict": STRICT(rows), "mimo_soft": SOFT(rows)},
-)
+
+
+def parts(rows: Rows, true_N: Tensor, generator: object) -> dict[str, Tensor]:
+    return {"mimo_strict": STRICT(rows), "mimo_soft": SOFT(rows)}
+
+
+CODE = Task(start(0.02, places=3), target, parts=parts)
+RARE_CODE = Task(start(0.001, places=3), target, parts=parts)
 
 
 def second_half(result: Result) -> float:
@@ -241,6 +244,16 @@ CLAIMS = [
         "mimo_soft",
         "the same",
         CODE,
+        FORTY,
+        {},
+        change={"reward": "mimo_soft"},
+        **SPEED,
+        why="what is paid for easy tests alone is learnt first, and all of them later",
+    ),
+    Claim(
+        "mimo_soft",
+        "3 tests, all passed .001",
+        RARE_CODE,
         FORTY,
         {},
         change={"reward": "mimo_soft"},
