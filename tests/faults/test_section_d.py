@@ -3,6 +3,7 @@
 import gc
 import json
 
+import pytest
 from makers.tiny_run import write_run
 
 from mmrl.config.load import load_config
@@ -51,9 +52,11 @@ def alive() -> int:
     return sum(isinstance(thing, MediaEntry) for thing in gc.get_objects())
 
 
-def test_media_are_held_once_a_group_and_let_go_of_after_the_step(tmp_path, monkeypatch):  # fault 61
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_media_are_held_once_a_group_and_let_go_of_after_the_step(tmp_path, monkeypatch, ahead):  # fault 61
     """Four prompts a step, groups of six: the update holds the media of its prompts, at most one each, whatever the
-    number of rollouts and of steps before it; when the step is noted none is left.
+    number of rollouts and of steps before it, and those of the batches that are read ahead; when the step is noted only
+    the latter are left.
     """
     before, during, after = alive(), [], []
     record, apply_step = Journal.record_step, step.apply_step
@@ -70,8 +73,13 @@ def test_media_are_held_once_a_group_and_let_go_of_after_the_step(tmp_path, monk
     monkeypatch.setattr(Journal, "record_step", noted)
     stage = {"name": "rl", "kind": "grpo", "steps": 4, "prompts_per_step": 4, "lr": 1e-3}
     rollout = {"group_size": 6, "max_new_tokens": 4}
-    assert train(load_config(write_run(tmp_path, stages=[stage], rollout=rollout), ["data.val=[]"])) == 0
-    assert len(during) == 4 and 0 < max(during) <= 4
-    assert after == [0, 0, 0, 0]
+    assert (
+        train(
+            load_config(write_run(tmp_path, stages=[stage], rollout=rollout), ["data.val=[]", f"data.prefetch={ahead}"])
+        )
+        == 0
+    )
+    assert len(during) == 4 and 0 < max(during) <= 4 + 4 * ahead
+    assert len(after) == 4 and max(after) <= 4 * ahead
     rows = [json.loads(line) for line in (tmp_path / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()]
     assert all(row["perf/peak_host_gib"] > 0 for row in rows)

@@ -21,6 +21,8 @@ from mmrl.plan.memory import Machine, RankMemory
 from mmrl.plan.plan import make_plan
 from mmrl.training.distributed import ALONE
 
+# What tells a process its place among others; tests that trained in this one have left some of it.
+GROUP_OF_THIS_PROCESS = (ALONE, "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 WORKER = Path(__file__).with_name("plan_run.py")
 PARTS = ("weights", "resting", "backward", "step", "sampling")
 
@@ -78,7 +80,7 @@ def planned(run: Path, case: Case) -> tuple[RankMemory, dict[str, int]]:
 
 def measured(run: Path, case: Case, kind: str) -> dict[str, int]:
     """By `plan_run.py` in processes of its own; the highest of them. `kind`: `live` or `resident`."""
-    environment = {name: value for name, value in os.environ.items() if name != ALONE}
+    environment = {name: value for name, value in os.environ.items() if name not in GROUP_OF_THIS_PROCESS}
     roots = [*map(str, Path(__file__).resolve().parents[1:3]), environment.get("PYTHONPATH", "")]
     environment |= {"PYTHONPATH": os.pathsep.join(roots), "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
     # Freed memory goes back to the system at once, so that resident memory is that of living tensors.
