@@ -33,7 +33,7 @@ from mmrl.algorithms.rollout_batch import RolloutBatch
 from mmrl.algorithms.shaping import Shaped, overlong_penalty, weighted_sum
 from mmrl.algorithms.token_advantages import returns
 from mmrl.algorithms.value import value_loss
-from mmrl.config.schema import AlgorithmSection, RowWeights, RunConfig
+from mmrl.config.schema import AlgorithmSection, RowWeights
 from mmrl.errors import CheckpointError, MmrlError, RewardError
 from mmrl.training.distributed import sum_over_ranks
 
@@ -54,16 +54,6 @@ def build_algorithm(section: AlgorithmSection, *, max_new_tokens: int, relative_
     check_single_hooks(plugins)
     check_contradictions(section, plugins)
     return Algorithm(section, plugins, max_new_tokens=max_new_tokens, relative_to=relative_to)
-
-
-def hook_order(config: RunConfig) -> list[str]:
-    """What a step of the grpo stages calls, in order, with what fills each hook; empty without such a stage."""
-    if not any(stage.kind == "grpo" for stage in config.stages):
-        return []
-    lines = build_algorithm(config.algorithm, max_new_tokens=config.rollout.max_new_tokens).resolved()
-    ahead = config.rollout.steps_ahead
-    late = f" (rollout.steps_ahead {ahead}: rows are drawn before the step under way is scored)" if ahead else ""
-    return [f"{line}{late}" if line.startswith("draw: ") else line for line in lines]
 
 
 class Algorithm:

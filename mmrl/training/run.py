@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Protocol
 
-from mmrl.algorithms.algorithm import hook_order
+from mmrl.algorithms.hook_order import hook_order
 from mmrl.config.checks import located
 from mmrl.config.run_checks import check_run
 from mmrl.config.schema import RunConfig, StageSection

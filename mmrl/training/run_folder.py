@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mmrl.algorithms.algorithm import hook_order
+from mmrl.algorithms.hook_order import hook_order
 from mmrl.config.load import write_resolved
 from mmrl.config.schema import RunConfig
 from mmrl.data.templates import template_record

@@ -7,7 +7,8 @@ import torch
 from makers.batches import make_batch
 from makers.method_steps import algorithm_of
 
-from mmrl.algorithms.algorithm import build_algorithm, hook_order
+from mmrl.algorithms.algorithm import build_algorithm
+from mmrl.algorithms.hook_order import hook_order
 from mmrl.config.load import load_config
 from mmrl.config.schema import AlgorithmSection
 from mmrl.errors import CheckpointError, ConfigError, MmrlError, PluginError, RewardError

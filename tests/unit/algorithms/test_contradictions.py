@@ -4,7 +4,8 @@ import pytest
 from makers.configs import write_config
 from makers.rows import text_rows
 
-from mmrl.algorithms.algorithm import build_algorithm, hook_order
+from mmrl.algorithms.algorithm import build_algorithm
+from mmrl.algorithms.hook_order import hook_order
 from mmrl.config.checks import located
 from mmrl.config.load import load_config
 from mmrl.config.run_checks import check_algorithm
