@@ -60,14 +60,14 @@ class _Readers:
             helpers.append(pool.submit(self._help, rank))
 
     def _help(self, rank: int) -> None:
-        twin = self._clip.twin()
+        twin, failed = self._clip.twin(), True
         try:
             while rank < self._threads() and self._take(twin):
                 pass
-        except BaseException:
-            self._parts.clear()  # nobody begins another part of a clip that has failed
-            raise
+            failed = False
         finally:
+            if failed:
+                self._parts.clear()  # nobody begins another part of a clip that has failed
             twin.close()
 
     def _take(self, clip: Clip) -> bool:
