@@ -103,26 +103,19 @@ def _zero_0_to_2(counts: WeightCounts, settings: StateSettings) -> States:
     has_master = settings.stage > 0 or s < 4
     temporaries = _temporaries(own, counts, settings)
     if settings.stage == 0:
-        gradients, buckets, step = t * s, 0, t * s + (4 * t if s < 4 else 0)
+        gradients, buckets = t * s, 0
         exchanged = t * s + min(t, BUCKET_VALUES) * s  # flattened, by one process too
-        return States(
-            weights=counts.total * s,
-            master=4 * own if has_master else 0,
-            optimizer=_MOMENTS[settings.optimizer] * own,
-            gradients=gradients,
-            buckets=buckets,
-            step=max(step + temporaries, exchanged),
-        )
+        step = max(t * s + (4 * t if s < 4 else 0) + temporaries, exchanged)
     else:
         gradients = t * s if settings.stage == 1 else 2 * own * s
-        buckets, step = _bucket(t, settings), own * s + 4 * own
+        buckets, step = _bucket(t, settings), own * s + 4 * own + temporaries
     return States(
         weights=counts.total * s,
         master=4 * own if has_master else 0,
         optimizer=_MOMENTS[settings.optimizer] * own,
         gradients=gradients,
         buckets=buckets,
-        step=step + temporaries,
+        step=step,
     )
 
 
