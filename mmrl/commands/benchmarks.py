@@ -7,6 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from mmrl.commands.evaluate_options import (
+    CacheLevel,
+    Deadline,
+    JudgeModel,
+    JudgeServer,
+    JudgeTimeout,
+    JudgeTokenEnv,
+    LongestAnswer,
+    NoJudge,
+    OptionOrder,
+    PredictOnly,
+    PromptVariant,
+    Repeats,
+    Rescore,
+    Strict,
+    Temperature,
+)
 from mmrl.commands.options import (
     DEFAULT_CACHE,
     Answering,
@@ -47,44 +64,28 @@ def evaluate(
     server: Servers = None,
     server_model: ServerModel = None,
     token_env: TokenEnv = None,
-    repeats: Annotated[int | None, typer.Option(min=1, help="Answers to each question.")] = None,
-    temperature: Annotated[float | None, typer.Option(min=0.0, help="0: greedy. Default: the task file's.")] = None,
-    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
-    options: Annotated[
-        str | None,
-        typer.Option(help="Of multiple choice: written, circular or shuffle:SEED. Default: the task file's."),
-    ] = None,
-    variant: Annotated[
-        str | None, typer.Option(help="Of the task files, or `default`. Default: the one for the model.")
-    ] = None,
+    repeats: Repeats = None,
+    temperature: Temperature = None,
+    max_new_tokens: LongestAnswer = None,
+    options: OptionOrder = None,
+    variant: PromptVariant = None,
     seed: Seed = 0,
     batch: Batch = 16,
     dp: Engines = 1,
-    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for a question; then it has failed.")] = 1800.0,
+    deadline: Deadline = 1800.0,
     workers: Decoders = 0,
     dtype: WeightType = "bfloat16",
     cache: SharedCache = DEFAULT_CACHE,
-    cache_level: Annotated[
-        Literal["auto", "features", "pixels"],
-        typer.Option(help="auto: cached features of this model are read, none are made; features: also made."),
-    ] = "auto",
+    cache_level: CacheLevel = "auto",
     retry_failed: RetryFailed = False,
-    rescore: Annotated[bool, typer.Option("--rescore", help="Score stored answers; no model is loaded.")] = False,
-    predict_only: Annotated[
-        bool, typer.Option("--predict-only", help="Store answers, score nothing: for splits without answers.")
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit code 1 where a question failed or the judge gave no verdict.")
-    ] = False,
-    judge_server: Annotated[
-        str | None, typer.Option(help="Server of the judge that task files name, up to /v1.")
-    ] = None,
-    judge_token_env: Annotated[str | None, typer.Option(help="Environment variable of the judge's token.")] = None,
-    judge_model: Annotated[str | None, typer.Option(help="Another judge than the task files name.")] = None,
-    judge_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one request to the judge.")] = 120.0,
-    no_judge: Annotated[
-        bool, typer.Option("--no-judge", help="Score by rule where a task file names a judge: score_without_judge.")
-    ] = False,
+    rescore: Rescore = False,
+    predict_only: PredictOnly = False,
+    strict: Strict = False,
+    judge_server: JudgeServer = None,
+    judge_token_env: JudgeTokenEnv = None,
+    judge_model: JudgeModel = None,
+    judge_timeout: JudgeTimeout = 120.0,
+    no_judge: NoJudge = False,
 ) -> None:
     """Score a model on benchmarks, from local files. A second call goes on where the first one stopped."""
     from mmrl.commands.evaluate import EvaluateRequest, evaluate_command
