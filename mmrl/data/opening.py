@@ -20,10 +20,10 @@ from mmrl.config.schema import BudgetClass, VideoSection
 from mmrl.data.budget import plan_image, plan_video, sample_times, sampled_fps
 from mmrl.data.file_bytes import as_path
 from mmrl.data.frame_clips import FrameFilesClip, MemoryClip
-from mmrl.data.image import open_image
+from mmrl.data.image import MAX_SOURCE_PIXELS, image_size, open_image, rgb_from_array
 from mmrl.data.locations import FrameFiles, PdfPage
 from mmrl.data.parts import Threads, one_thread, read_parts
-from mmrl.data.pdf import renderer
+from mmrl.data.pdf import page_size, renderer
 from mmrl.data.sample import MediaRef
 from mmrl.data.source import media_errors, source_name
 from mmrl.data.video import Clip, ClipInfo, mean_rate, open_clip, reader_version
@@ -233,3 +233,15 @@ def _fill(
 
     read_parts(clip, sorted(places), read, threads=threads)
     return not missing
+
+
+def picture_size(ref: MediaRef) -> tuple[int, int]:
+    """(width, height) of a picture in source pixels, upright, of a file from its header alone."""
+    source = ref.source
+    assert not isinstance(source, FrameFiles)
+    if isinstance(source, np.ndarray):
+        height, width = rgb_from_array(source).shape[:2]
+        return width, height
+    if isinstance(source, PdfPage):
+        return page_size(source, max_pixels=MAX_SOURCE_PIXELS)
+    return image_size(source)

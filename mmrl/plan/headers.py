@@ -21,10 +21,8 @@ from mmrl.data.downloads import fetched
 from mmrl.data.file_bytes import as_path
 from mmrl.data.fingerprint import hash_pixels
 from mmrl.data.frame_clips import FrameFilesClip, MemoryClip
-from mmrl.data.image import MAX_SOURCE_PIXELS, image_size, rgb_from_array
 from mmrl.data.locations import FrameFiles, PdfPage, RawBytes
-from mmrl.data.opening import OpenedMedia, OpenJob, planned_clip, planned_image, reader_of, span_frames
-from mmrl.data.pdf import page_size
+from mmrl.data.opening import OpenedMedia, OpenJob, picture_size, planned_clip, planned_image, reader_of, span_frames
 from mmrl.data.rendered import MediaEntry
 from mmrl.data.sample import MediaRef
 from mmrl.data.source import media_errors, source_name
@@ -120,18 +118,14 @@ class HeaderCache:
 
 def read_header(ref: MediaRef) -> Header:
     """Size of a picture, or timeline and size of a clip; no frame but a clip's first is decoded. Raises MediaError."""
+    if ref.kind == "image":
+        return picture_size(ref)
     source = ref.source
+    assert not isinstance(source, PdfPage)
     if isinstance(source, np.ndarray):
-        if ref.kind == "video":
-            return MemoryClip(source, fps=ref.source_fps).info
-        height, width = rgb_from_array(source).shape[:2]
-        return width, height
+        return MemoryClip(source, fps=ref.source_fps).info
     if isinstance(source, FrameFiles):
         return FrameFilesClip(source, fps=ref.source_fps).info
-    if isinstance(source, PdfPage):
-        return page_size(source, max_pixels=MAX_SOURCE_PIXELS)
-    if ref.kind == "image":
-        return image_size(source)
     from mmrl.data.video_readers.pyav_reader import probe  # every reader probes with it
 
     with as_path(source) as path:

@@ -15,10 +15,9 @@ from mmrl.config.schema import VideoSection
 from mmrl.data.cache import PixelCache
 from mmrl.data.file_bytes import as_path
 from mmrl.data.frame_clips import MemoryClip, constant_rate
-from mmrl.data.image import MAX_SOURCE_PIXELS, image_size
+from mmrl.data.image import image_size
 from mmrl.data.locations import FrameFiles, PdfPage
-from mmrl.data.opening import OpenedMedia, OpenJob, planned_clip, planned_image, span_frames
-from mmrl.data.pdf import page_size
+from mmrl.data.opening import OpenedMedia, OpenJob, picture_size, planned_clip, planned_image, span_frames
 from mmrl.data.source import media_errors, source_name
 from mmrl.data.video_readers.header import header_info
 from mmrl.errors import CacheError, MediaError
@@ -84,19 +83,9 @@ def _to_be_written(job: OpenJob, cache: PixelCache, video: VideoSection) -> int 
 def planned_bytes(job: OpenJob) -> int | None:
     """Bytes of the entry of a medium, from its header. None: it tells no length. Raises MediaError."""
     with media_errors(source_name(job.ref)):
-        size = _picture_size(job) if job.ref.kind == "image" else None
-        planned = planned_image(size, job)[0] if size is not None else _planned_clip(job)
+        is_picture = job.ref.kind == "image"
+        planned = planned_image(picture_size(job.ref), job)[0] if is_picture else _planned_clip(job)
     return None if planned is None else HEADER_BYTES + planned.frames_F3HW.numel()
-
-
-def _picture_size(job: OpenJob) -> tuple[int, int]:
-    source = job.ref.source
-    if isinstance(source, np.ndarray):
-        return source.shape[1], source.shape[0]
-    if isinstance(source, PdfPage):
-        return page_size(source, max_pixels=MAX_SOURCE_PIXELS)
-    assert not isinstance(source, FrameFiles)
-    return image_size(source)
 
 
 def _planned_clip(job: OpenJob) -> OpenedMedia | None:
