@@ -15,10 +15,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import statistics
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from makers.bench_models import medium_model, versions
 from makers.rendered import make_image, make_prompt, random_completions
+from makers.timing import medians
 
 from mmrl.algorithms.batch import MicroBatch, Row
 from mmrl.models.logprobs import token_logprobs
@@ -91,18 +89,6 @@ def logprobs(model: Any, micro: MicroBatch, processor: Any) -> torch.Tensor:
 def training_pass(model: Any, micro: MicroBatch, processor: Any) -> None:
     model.zero_grad()
     logprobs(model, micro, processor).mean().backward()
-
-
-def medians(functions: list[Callable[[], None]], *, repeats: int) -> list[float]:
-    """Median seconds of each function, run in turn after one warm-up each."""
-    seconds: list[list[float]] = [[] for _ in functions]
-    for repeat in range(repeats + 1):
-        for times, function in zip(seconds, functions, strict=True):
-            start = time.perf_counter()
-            function()
-            if repeat:
-                times.append(time.perf_counter() - start)
-    return [statistics.median(times) for times in seconds]
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from makers.bench_models import medium_model, model_of, versions
 from makers.rendered import make_image, make_prompt
 from makers.rows import write_jsonl
+from makers.timing import medians
 from makers.tiny_models import tiny_model_dir
 
 from mmrl.config.load import load_config
@@ -147,18 +148,6 @@ def opened(folder: Path, name: str, prompts: int, tokens: int, algorithm: dict) 
     section = run.config.stages[0]
     set_hyperparameters(run.optimizer, lr=section.lr, weight_decay=0.0)
     return run, GrpoStage(run, section, train_loader(run, 0, read_rows(run.config, log=None)[0]))
-
-
-def medians(functions: Sequence[Callable[[], Any]], *, repeats: int) -> list[float]:
-    """Median seconds of each, run in turn after one warm-up each."""
-    seconds: list[list[float]] = [[] for _ in functions]
-    for repeat in range(repeats + 1):
-        for times, function in zip(seconds, functions, strict=True):
-            start = time.perf_counter()
-            function()
-            if repeat:
-                times.append(time.perf_counter() - start)
-    return [statistics.median(times) for times in seconds]
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from makers.bench_models import large_model, versions
 from makers.rendered import make_prompt
+from makers.timing import medians
 
 from mmrl.models.families import load_processor
 from mmrl.models.load import save_model
@@ -102,18 +102,6 @@ def table_row(model: Any, folder: Path, packing: Packing, options: argparse.Name
     size = sum(parameter.numel() * parameter.element_size() for _, parameter in named) / 1e6
     numbers = f"{count / 1e6:.0f}M | {size:.0f} | {ours:.3f} | {pack:.3f} | {theirs:.3f} | {ours / theirs:.1f}"
     return f"| {dtype} | {'packed' if packed else 'as they are'} | {numbers} | {speed:.0f} |"
-
-
-def medians(ways: list[Callable[[], Any]], *, repeats: int) -> list[float]:
-    """Median seconds of each; the first run of everything is slower and left out."""
-    seconds: list[list[float]] = [[] for _ in ways]
-    for turn in range(repeats + 1):
-        for taken, way in zip(seconds, ways, strict=True):
-            start = time.perf_counter()
-            way()
-            if turn:
-                taken.append(time.perf_counter() - start)
-    return [statistics.median(taken) for taken in seconds]
 
 
 def tokens_a_second(engine: VllmEngine, *, completions: int, new: int) -> float:
