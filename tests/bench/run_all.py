@@ -19,19 +19,24 @@ BENCH = Path(__file__).resolve().parent
 CHECKOUT = BENCH.parents[1]
 TRL = ("--trl-python", ".venv-bench/trl/bin/python", "--mmrl-python", ".venv-bench/mmrl/bin/python")
 
-# What each is called with. Every script prints its table.
+# What each is called with, beside `--out`.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "rows": (),
     "cache": (),
     "draws": (),
+    "made_rows": (),
+    "feature_types": (),
     "logprob_memory": (),
     "overlapped_scoring": (),
     "shared_prefix": (),
+    "long_rows": (),
     "formula_layout": (),
     "hooks": (),
     "data_stall": (),
     "cache_levels": (),
     "preprocess": (),
+    "long_video": (),
+    "work_stealing": (),
     "plan": (),
     "trl": TRL,
     "step_curves": (),
@@ -62,15 +67,17 @@ def main() -> None:
 
 
 def ran(name: str) -> bool:
-    """Run one and store what it prints. False when it failed."""
-    command = [sys.executable, str(BENCH / f"bench_{name}.py"), *ARGUMENTS[name]]
+    """Run one and store its table: what it writes by `--out`, or prints where it has no such option. False: it failed."""
+    script, table = BENCH / f"bench_{name}.py", BENCH / "results" / f"{name}.md"
+    writes = '"--out"' in script.read_text(encoding="utf-8")
+    command = [sys.executable, str(script), *ARGUMENTS[name], *(["--out", str(table)] if writes else [])]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "HF_HUB_OFFLINE": "1"}
     environment["PYTHONPATH"] = f"{CHECKOUT}{os.pathsep}{CHECKOUT / 'tests'}"
     started = time.monotonic()
     done = subprocess.run(command, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     print(f"{name}: exit code {done.returncode} after {time.monotonic() - started:.0f} s", flush=True)
-    if done.returncode == 0:
-        (BENCH / "results" / f"{name}.md").write_text(done.stdout, encoding="utf-8")
+    if done.returncode == 0 and not writes:
+        table.write_text(done.stdout.rstrip("\n") + "\n", encoding="utf-8")
     return done.returncode == 0
 
 

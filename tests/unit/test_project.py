@@ -102,3 +102,11 @@ def test_the_wheel_works_outside_the_checkout(tmp_path):
     assert check.returncode == 0, check.stdout.decode() + check.stderr.decode()
     selftest = [sys.executable, "-m", "mmrl", "score", "--selftest", "box_iou"]
     subprocess.run(selftest, cwd=tmp_path, env=environment, check=True, timeout=60)
+
+
+def test_make_bench_runs_every_benchmark():
+    bench = ROOT / "tests" / "bench"
+    spec = importlib.util.spec_from_file_location("run_all", bench / "run_all.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert set(module.ARGUMENTS) == {path.stem.removeprefix("bench_") for path in bench.glob("bench_*.py")}
