@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def ran(name: str) -> bool:
-    """Run one and store its table: what it writes by `--out`, or prints where it has no such option. False: it failed."""
+    """Run one and store its table: what it writes by `--out`, or prints where it has none. False: it failed."""
     script, table = BENCH / f"bench_{name}.py", BENCH / "results" / f"{name}.md"
     writes = '"--out"' in script.read_text(encoding="utf-8")
     command = [sys.executable, str(script), *ARGUMENTS[name], *(["--out", str(table)] if writes else [])]
